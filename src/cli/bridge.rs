@@ -1,0 +1,91 @@
+//! `rubridge bridge`: one bridge, in the foreground.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use crossbeam_channel::{Receiver, bounded, never, select, tick};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::offload;
+use super::report::{Report, rates, totals};
+use crate::engine::Bridge;
+use crate::nio::{KINDS, Kind, Mode, Nio};
+
+/// Bridge two NIOs until interrupted.
+///
+/// A NIO is written as its kind and what the kind needs, with a colon in between. Frames that one end cannot
+/// take as they are get cut or finished in software; what is done is printed at the start.
+#[derive(Debug, clap::Args)]
+#[command(after_help = kinds_help())]
+pub(super) struct Arguments {
+    /// One end of the bridge
+    #[arg(value_name = "NIO")]
+    first: String,
+    /// The other end
+    #[arg(value_name = "NIO")]
+    second: String,
+    /// Print the rates of both directions every so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    stats: Option<u64>,
+    /// Offloads to use: `auto`, `off` for a plain bridge that knows nothing of them, or what to leave out, as
+    /// `no-tso4,no-tso6,no-ecn,no-uso,no-csum`
+    #[arg(long, value_name = "WHICH", default_value = "auto", value_parser = offload::parse)]
+    offload: Mode,
+}
+
+fn kinds_help() -> String {
+    let kinds: Vec<String> = KINDS.iter().map(Kind::usage).collect();
+    format!("Kinds of NIO: {}", kinds.join(", "))
+}
+
+/// Runs until SIGINT or SIGTERM.
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    // First of all, so that a signal at any time from here on ends in order.
+    let stop = stop_signals().context("signals cannot be caught")?;
+    let first = Nio::open(&arguments.first, arguments.offload)?;
+    let second = Nio::open(&arguments.second, arguments.offload)?;
+    let workers = std::env::var("RUBRIDGE_WORKERS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let bridge = Bridge::start(first, second, workers).context("the bridge cannot be started")?;
+
+    for direction in bridge.directions() {
+        say(&Report::of(direction, arguments.offload).to_string());
+    }
+    say("forwarding; stop with Ctrl-C");
+    let started = Instant::now();
+    let ticks = arguments.stats.map_or_else(never, |seconds| tick(Duration::from_secs(seconds)));
+    let mut last = bridge.directions().each_ref().map(Into::into);
+    let mut last_at = started;
+    loop {
+        select! {
+            recv(stop) -> _ => break,
+            recv(ticks) -> _ => {
+                let now = bridge.directions().each_ref().map(Into::into);
+                say(&rates(bridge.directions(), &last, &now, last_at.elapsed()));
+                (last, last_at) = (now, Instant::now());
+            }
+        }
+    }
+    say(&totals(bridge.directions(), started.elapsed()));
+    Ok(())
+}
+
+/// A channel that says when to stop.
+fn stop_signals() -> std::io::Result<Receiver<()>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let (sender, receiver) = bounded(1);
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for _ in signals.forever() {
+            // Once is enough, and the receiver is gone when the program ends anyway.
+            let _ = sender.try_send(());
+        }
+    })?;
+    Ok(receiver)
+}
+
+/// Prints a line at once. That nobody reads it any more is no reason to stop forwarding.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}

@@ -1,0 +1,235 @@
+//! One direction of a bridge: frames from an ingress to an egress, in order.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use crossbeam_utils::CachePadded;
+
+use super::counters::{Counters, DropReason};
+use super::faults::{LogGate, ReceiveFault, SendFault, Trust};
+use super::plan::{Plan, Planned, WireSize, plan};
+use crate::nio::{Egress, Frame, Ingress, ReceiveError};
+use crate::wire::offload::{Features, Offload};
+use crate::wire::segment::Cutter;
+
+/// Frames handled before another direction gets its turn. Small, so that acknowledgements of the other
+/// direction do not wait behind a long burst.
+const FRAMES_PER_TURN: usize = 16;
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Everything is forwarded: wait until the ingress is readable.
+    Drained,
+    /// The egress takes no more: wait until it is writable.
+    Blocked,
+    /// There may be more to do.
+    Unfinished,
+    /// The ingress's device is gone: there will be nothing more to do.
+    Over,
+}
+
+/// One direction of a bridge.
+#[derive(Debug)]
+pub(super) struct Direction {
+    ingress: Box<dyn Ingress>,
+    egress: Box<dyn Egress>,
+    features: Features,
+    mtu: Option<u32>,
+    frame: Frame,
+    in_flight: Option<InFlight>,
+    trust: Trust,
+    counters: Arc<CachePadded<Counters>>,
+    from: String,
+    to: String,
+    receive_log: LogGate,
+    send_log: LogGate,
+}
+
+/// What is left to send of the frame in the buffer.
+#[derive(Debug)]
+struct InFlight {
+    range: Range<usize>,
+    offload: Offload,
+    size: WireSize,
+    cutter: Option<Cutter>,
+}
+
+impl Direction {
+    pub(super) fn new(
+        (from, ingress): (String, Box<dyn Ingress>),
+        (to, egress): (String, Box<dyn Egress>),
+        counters: Arc<CachePadded<Counters>>,
+    ) -> Self {
+        Self {
+            features: egress.features(),
+            mtu: egress.mtu(),
+            ingress,
+            egress,
+            frame: Frame::default(),
+            in_flight: None,
+            trust: Trust::default(),
+            counters,
+            from,
+            to,
+            receive_log: LogGate::default(),
+            send_log: LogGate::default(),
+        }
+    }
+
+    pub(super) fn ingress_fd(&self) -> RawFd {
+        self.ingress.fd()
+    }
+
+    pub(super) fn egress_fd(&self) -> RawFd {
+        self.egress.fd()
+    }
+
+    /// Forwards up to [`FRAMES_PER_TURN`] frames.
+    pub(super) fn turn(&mut self) -> Turn {
+        for _ in 0..FRAMES_PER_TURN {
+            if !self.send() {
+                return Turn::Blocked;
+            }
+            match self.ingress.receive(&mut self.frame) {
+                Ok(()) => self.prepare(),
+                Err(error) => {
+                    if let Some(end) = self.not_received(&error) {
+                        return end;
+                    }
+                }
+            }
+        }
+        if self.send() { Turn::Unfinished } else { Turn::Blocked }
+    }
+
+    /// Plans the frame just received.
+    fn prepare(&mut self) {
+        let offload = self.frame.offload;
+        let features = if offload == Offload::default() || self.trust.ask() { self.features } else { Features::NONE };
+        match plan(self.frame.bytes(), offload, features, self.mtu) {
+            Ok(planned) => {
+                self.counters.received(planned.input);
+                self.launch(planned);
+            }
+            Err(reason) => {
+                self.counters.received(WireSize::one(self.frame.bytes()));
+                self.counters.drop_frames(reason, 1);
+            }
+        }
+    }
+
+    fn launch(&mut self, planned: Planned) {
+        let whole = 0..self.frame.bytes().len();
+        self.in_flight = match planned.plan {
+            Plan::Whole(offload) => {
+                if planned.finished {
+                    self.counters.finished.add(1);
+                }
+                Some(InFlight { range: whole, offload, size: planned.output, cutter: None })
+            }
+            Plan::Cut(cutter) => {
+                self.counters.cut.add(1);
+                self.next_segment(cutter)
+            }
+        };
+    }
+
+    fn next_segment(&mut self, mut cutter: Cutter) -> Option<InFlight> {
+        let frame = self.frame.bytes();
+        let range = cutter.next_segment(frame)?;
+        let size = WireSize::one(&frame[range.clone()]);
+        Some(InFlight { range, offload: Offload::default(), size, cutter: Some(cutter) })
+    }
+
+    /// Sends what is in flight. False when the egress takes no more for now.
+    fn send(&mut self) -> bool {
+        while let Some(InFlight { range, offload, size, cutter }) = self.in_flight.take() {
+            match self.egress.send(self.frame.outgoing(range.clone(), offload)) {
+                Ok(()) => {
+                    self.counters.sent(size);
+                    if offload.super_frame.is_some() {
+                        self.counters.passed.add(1);
+                    }
+                    if offload.checksum.is_some() {
+                        self.trust.accepted();
+                    }
+                }
+                Err(error) => match SendFault::of(&error) {
+                    fault @ (SendFault::Later | SendFault::Again) => {
+                        self.in_flight = Some(InFlight { range, offload, size, cutter });
+                        if fault == SendFault::Later {
+                            return false;
+                        }
+                        continue;
+                    }
+                    SendFault::Metadata(reason) if offload != Offload::default() => {
+                        self.fall_back(offload, size, reason, &error);
+                        continue;
+                    }
+                    SendFault::Metadata(reason) | SendFault::Lost(reason) => {
+                        self.counters.drop_frames(reason, size.frames);
+                        self.log_send(&error, reason);
+                    }
+                },
+            }
+            self.in_flight = cutter.and_then(|cutter| self.next_segment(cutter));
+        }
+        true
+    }
+
+    /// Does in software what the egress refused to do, for this very frame.
+    fn fall_back(&mut self, offload: Offload, size: WireSize, reason: DropReason, error: &io::Error) {
+        self.counters.fallbacks.add(1);
+        self.trust.refused();
+        if let Some(held_back) = self.send_log.pass() {
+            tracing::warn!(
+                nio = self.to, %error, held_back,
+                "frames with metadata are refused: doing them in software"
+            );
+        }
+        match plan(self.frame.bytes(), offload, Features::NONE, self.mtu) {
+            Ok(planned) => self.launch(planned),
+            Err(_) => self.counters.drop_frames(reason, size.frames),
+        }
+    }
+
+    /// Handles a failed receive; returns how the turn ends where it does.
+    fn not_received(&mut self, error: &ReceiveError) -> Option<Turn> {
+        let reason = match error {
+            ReceiveError::Truncated => DropReason::Truncated,
+            ReceiveError::Unsupported(_) => DropReason::Unsupported,
+            ReceiveError::Io(cause) => match ReceiveFault::of(cause) {
+                ReceiveFault::Empty => return Some(Turn::Drained),
+                ReceiveFault::Undescribed => DropReason::Undescribed,
+                ReceiveFault::Passing => {
+                    self.log_receive(error);
+                    return None;
+                }
+                ReceiveFault::Gone => {
+                    tracing::error!(nio = self.from, %error, "the device is gone: nothing more is read from it");
+                    return Some(Turn::Over);
+                }
+            },
+        };
+        // Its length is not known.
+        self.counters.received(WireSize { frames: 1, bytes: 0 });
+        self.counters.drop_frames(reason, 1);
+        self.log_receive(error);
+        None
+    }
+
+    fn log_receive(&mut self, error: &ReceiveError) {
+        if let Some(held_back) = self.receive_log.pass() {
+            tracing::warn!(nio = self.from, %error, held_back, "receiving failed");
+        }
+    }
+
+    fn log_send(&mut self, error: &io::Error, reason: DropReason) {
+        if let Some(held_back) = self.send_log.pass() {
+            tracing::warn!(nio = self.to, %error, held_back, reason = reason.name(), "a frame was dropped");
+        }
+    }
+}

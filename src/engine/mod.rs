@@ -1,0 +1,84 @@
+//! The forwarding engine: workers, each owning whole directions of bridges.
+#![forbid(unsafe_code)]
+
+pub mod counters;
+mod direction;
+mod faults;
+pub mod plan;
+mod worker;
+
+use std::io;
+use std::sync::Arc;
+
+use crossbeam_utils::CachePadded;
+
+use crate::nio::Nio;
+use crate::wire::offload::Features;
+use counters::Counters;
+use direction::Direction;
+use worker::Worker;
+
+/// A running bridge between two NIOs; dropping it stops it and closes them.
+#[derive(Debug)]
+pub struct Bridge {
+    /// From the first NIO to the second, then back.
+    directions: [DirectionInfo; 2],
+    // Dropped last: the workers own what forwards.
+    _workers: Vec<Worker>,
+}
+
+/// One direction of a bridge, seen from outside.
+#[derive(Debug, Clone)]
+pub struct DirectionInfo {
+    /// The NIO that is read from.
+    pub from: String,
+    /// The NIO that is written to.
+    pub to: String,
+    /// What passes as it is; the rest is done in software.
+    pub features: Features,
+    /// The largest packet that the egress takes, in bytes; `None` where it takes any.
+    pub mtu: Option<u32>,
+    /// What went through.
+    pub counters: Arc<CachePadded<Counters>>,
+}
+
+impl Bridge {
+    /// Starts forwarding between `first` and `second`, on `workers` threads: 1, or 2 for one each way.
+    ///
+    /// # Errors
+    /// Where a thread cannot be started or a descriptor cannot be watched.
+    pub fn start(mut first: Nio, mut second: Nio, workers: usize) -> io::Result<Self> {
+        first.ingress.hand_over(second.egress.features());
+        second.ingress.hand_over(first.egress.features());
+        let workers: Vec<Worker> = (0..workers.clamp(1, 2)).map(Worker::start).collect::<io::Result<_>>()?;
+        let (there, back) = (DirectionInfo::new(&first, &second), DirectionInfo::new(&second, &first));
+        let (first_name, second_name) = (first.name, second.name);
+        let halves = [
+            ((first_name.clone(), first.ingress), (second_name.clone(), second.egress)),
+            ((second_name, second.ingress), (first_name, first.egress)),
+        ];
+        for ((index, (ingress, egress)), info) in halves.into_iter().enumerate().zip([&there, &back]) {
+            let direction = Direction::new(ingress, egress, Arc::clone(&info.counters));
+            workers[index % workers.len()].add(direction)?;
+        }
+        Ok(Self { directions: [there, back], _workers: workers })
+    }
+
+    /// Both directions, from the first NIO to the second first.
+    #[must_use]
+    pub fn directions(&self) -> &[DirectionInfo; 2] {
+        &self.directions
+    }
+}
+
+impl DirectionInfo {
+    fn new(from: &Nio, to: &Nio) -> Self {
+        Self {
+            from: from.name.clone(),
+            to: to.name.clone(),
+            features: to.egress.features(),
+            mtu: to.egress.mtu(),
+            counters: Arc::default(),
+        }
+    }
+}

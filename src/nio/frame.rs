@@ -1,0 +1,138 @@
+//! The buffer that a frame is read into, changed in and written from.
+
+use std::ops::Range;
+
+use crate::wire::offload::{Offload, VIRTIO_HEADER_LEN};
+use crate::wire::{MAX_FRAME_LEN, VLAN_TAG_LEN};
+
+/// Room before the frame: a virtio header in front of a tag that is put back, rounded up.
+const HEADROOM: usize = 16;
+const _: () = assert!(HEADROOM >= VIRTIO_HEADER_LEN + VLAN_TAG_LEN);
+
+/// One frame with its metadata. Each direction has one, and reuses it for every frame.
+#[derive(Debug)]
+pub struct Frame {
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// What the kernel said of it.
+    pub offload: Offload,
+}
+
+impl Default for Frame {
+    fn default() -> Self {
+        Self {
+            // One byte more than the longest frame tells that one from a longer one.
+            buffer: vec![0; HEADROOM + MAX_FRAME_LEN + 1].into_boxed_slice(),
+            start: HEADROOM,
+            end: HEADROOM,
+            offload: Offload::default(),
+        }
+    }
+}
+
+impl Frame {
+    /// Where to read a frame to, with room for a virtio header before it where `with_header` says so.
+    pub(super) fn space(&mut self, with_header: bool) -> &mut [u8] {
+        let header = if with_header { VIRTIO_HEADER_LEN } else { 0 };
+        &mut self.buffer[HEADROOM - header..]
+    }
+
+    /// Takes in what was read into [`Frame::space`]: `len` bytes, a virtio header included where there is one.
+    pub(super) fn fill(&mut self, len: usize, with_header: bool) -> Result<(), super::ReceiveError> {
+        let header = if with_header { VIRTIO_HEADER_LEN } else { 0 };
+        self.start = HEADROOM;
+        self.end = HEADROOM + len.saturating_sub(header);
+        self.offload = Offload::default();
+        if self.end >= self.buffer.len() {
+            return Err(super::ReceiveError::Truncated);
+        }
+        if let Some(header) = self.buffer[..HEADROOM].last_chunk().filter(|_| with_header) {
+            self.offload = Offload::decode(header)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a VLAN tag back behind the addresses.
+    pub(super) fn insert_tag(&mut self, tpid: u16, tci: u16) {
+        const ADDRESSES: usize = 12;
+        if self.end - self.start < ADDRESSES {
+            return;
+        }
+        self.buffer.copy_within(self.start..self.start + ADDRESSES, self.start - VLAN_TAG_LEN);
+        self.start -= VLAN_TAG_LEN;
+        let tag = self.start + ADDRESSES;
+        self.buffer[tag..tag + 2].copy_from_slice(&tpid.to_be_bytes());
+        self.buffer[tag + 2..tag + 4].copy_from_slice(&tci.to_be_bytes());
+        self.offload = self.offload.behind_tag();
+    }
+
+    /// The frame from its Ethernet header on.
+    #[must_use]
+    pub fn bytes(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.start..self.end]
+    }
+
+    /// The part `range` of the frame, to be sent as a frame of its own with the metadata `offload`.
+    ///
+    /// The bytes before it are overwritten where the egress wants a virtio header there.
+    #[must_use]
+    pub fn outgoing(&mut self, range: Range<usize>, offload: Offload) -> Outgoing<'_> {
+        let (start, end) = (self.start + range.start, (self.start + range.end).min(self.end));
+        Outgoing { bytes: &mut self.buffer[start - VIRTIO_HEADER_LEN..end], offload }
+    }
+}
+
+/// A frame on its way to an egress.
+#[derive(Debug)]
+pub struct Outgoing<'a> {
+    /// Room for a virtio header, then the frame.
+    bytes: &'a mut [u8],
+    offload: Offload,
+}
+
+impl Outgoing<'_> {
+    /// The frame alone.
+    #[must_use]
+    #[inline]
+    pub fn plain(&self) -> &[u8] {
+        &self.bytes[VIRTIO_HEADER_LEN..]
+    }
+
+    /// The frame behind a virtio header that tells its metadata.
+    #[must_use]
+    #[inline]
+    pub fn with_virtio_header(&mut self) -> &[u8] {
+        self.bytes[..VIRTIO_HEADER_LEN].copy_from_slice(&self.offload.encode());
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_goes_behind_the_addresses_and_moves_the_checksum() {
+        let mut frame = Frame::default();
+        let mut read = vec![1, 0, 0, 0, 0, 0, 34, 0, 16, 0];
+        read.extend(0..60);
+        frame.space(true)[..70].copy_from_slice(&read);
+        frame.fill(70, true).unwrap();
+        frame.insert_tag(0x88a8, 0x6064);
+        assert_eq!(frame.bytes()[..18], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0x88, 0xa8, 0x60, 0x64, 12, 13]);
+        assert_eq!(frame.bytes().len(), 64);
+        assert_eq!(frame.offload.checksum.unwrap().start, 38);
+        let offload = frame.offload;
+        assert_eq!(frame.outgoing(0..64, offload).with_virtio_header().len(), 74);
+    }
+
+    #[test]
+    fn the_longest_frame_fits_and_one_more_byte_is_noticed() {
+        let mut frame = Frame::default();
+        frame.fill(MAX_FRAME_LEN, false).unwrap();
+        assert_eq!(frame.bytes().len(), MAX_FRAME_LEN);
+        assert!(frame.fill(MAX_FRAME_LEN + 1, false).is_err());
+        frame.fill(VIRTIO_HEADER_LEN + MAX_FRAME_LEN, true).unwrap();
+    }
+}

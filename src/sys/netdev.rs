@@ -1,0 +1,163 @@
+//! What the kernel says of a network interface (netdevice(7)).
+
+use std::io;
+use std::mem::zeroed;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use super::{MAX_INTERFACE_NAME, check};
+
+/// Asks the kernel about one interface of this thread's network namespace.
+#[derive(Debug)]
+pub struct Interface {
+    socket: OwnedFd,
+    name: String,
+}
+
+impl Interface {
+    /// An interface by its name; it need not exist yet.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a name that no interface can have; `EMFILE` when too many files are open.
+    pub fn named(name: &str) -> io::Result<Self> {
+        InterfaceRequest::named(name)?;
+        // JUSTIFICATION: std has no socket that is neither connected nor bound.
+        // SAFETY: no pointers are passed.
+        let raw = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
+        // JUSTIFICATION: the descriptor must be closed on every way out.
+        // SAFETY: it was just created and nothing else owns it.
+        let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+        Ok(Self { socket, name: name.to_owned() })
+    }
+
+    /// Its index.
+    ///
+    /// # Errors
+    /// `ENODEV` where there is no such interface.
+    pub fn index(&self) -> io::Result<u32> {
+        let request = self.ask(libc::SIOCGIFINDEX)?;
+        Ok(request.integer().unsigned_abs())
+    }
+
+    /// The largest packet it carries, in bytes without the link-layer header.
+    ///
+    /// # Errors
+    /// `ENODEV` where there is no such interface.
+    pub fn mtu(&self) -> io::Result<u32> {
+        let request = self.ask(libc::SIOCGIFMTU)?;
+        Ok(request.integer().unsigned_abs())
+    }
+
+    /// Whether its frames start with an Ethernet header, as those of `lo` do too.
+    ///
+    /// # Errors
+    /// `ENODEV` where there is no such interface.
+    pub fn is_ethernet(&self) -> io::Result<bool> {
+        let request = self.ask(libc::SIOCGIFHWADDR)?;
+        Ok(matches!(request.hardware_type(), libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK))
+    }
+
+    /// Whether its hardware merges received segments (LRO), in ways that a virtio header cannot describe.
+    /// An interface that knows no such feature has it off.
+    #[must_use]
+    pub fn has_lro(&self) -> bool {
+        /// `ETHTOOL_GFLAGS` and its bit `ETH_FLAG_LRO` (linux/ethtool.h).
+        const GET_FLAGS: u32 = 0x25;
+        const LRO: u32 = 1 << 15;
+        #[repr(C)]
+        struct Value {
+            command: u32,
+            data: u32,
+        }
+        let mut value = Value { command: GET_FLAGS, data: 0 };
+        let Ok(mut request) = InterfaceRequest::named(&self.name) else { return false };
+        request.0.ifr_ifru.ifru_data = (&raw mut value).cast();
+        self.ioctl(libc::SIOCETHTOOL, &mut request).is_ok() && value.data & LRO != 0
+    }
+
+    fn ask(&self, what: libc::c_ulong) -> io::Result<InterfaceRequest> {
+        let mut request = InterfaceRequest::named(&self.name)?;
+        self.ioctl(what, &mut request)?;
+        Ok(request)
+    }
+
+    fn ioctl(&self, what: libc::c_ulong, request: &mut InterfaceRequest) -> io::Result<()> {
+        // JUSTIFICATION: std has no ioctl.
+        // SAFETY: the requests used in this file take an ifreq, exclusively borrowed here; where it points on to
+        // a further structure, the caller keeps that alive.
+        let done = unsafe { libc::ioctl(self.socket.as_raw_fd(), what as libc::Ioctl, request.as_mut_ptr()) };
+        check(done).map(drop)
+    }
+}
+
+/// A `struct ifreq` with its name filled in, NUL-terminated.
+pub(super) struct InterfaceRequest(libc::ifreq);
+
+impl InterfaceRequest {
+    /// A request that names no interface.
+    pub(super) fn empty() -> Self {
+        // JUSTIFICATION: the structure holds a union, which has no safe default.
+        // SAFETY: it is plain data, for which all zero bytes are a valid value.
+        Self(unsafe { zeroed() })
+    }
+
+    /// A request about `name`.
+    pub(super) fn named(name: &str) -> io::Result<Self> {
+        if name.is_empty() || name.len() > MAX_INTERFACE_NAME || name.contains(['\0', '/']) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut request = Self::empty();
+        for (field, byte) in request.0.ifr_name.iter_mut().zip(name.bytes()) {
+            *field = libc::c_char::from_ne_bytes([byte]);
+        }
+        Ok(request)
+    }
+
+    /// The interface's name, as the kernel may have filled it in.
+    pub(super) fn name(&self) -> String {
+        let bytes = self.0.ifr_name.iter().map(|c| c.to_ne_bytes()[0]).take_while(|&byte| byte != 0);
+        String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned()
+    }
+
+    pub(super) fn set_flags(&mut self, flags: libc::c_short) {
+        self.0.ifr_ifru.ifru_flags = flags;
+    }
+
+    pub(super) fn as_mut_ptr(&mut self) -> *mut libc::ifreq {
+        &raw mut self.0
+    }
+
+    fn integer(&self) -> libc::c_int {
+        // JUSTIFICATION: reading a union field.
+        // SAFETY: every variant is plain data over the same, fully initialised bytes.
+        unsafe { self.0.ifr_ifru.ifru_ifindex }
+    }
+
+    fn hardware_type(&self) -> u16 {
+        // JUSTIFICATION: as in `integer`.
+        // SAFETY: as in `integer`.
+        unsafe { self.0.ifr_ifru.ifru_hwaddr }.sa_family
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_known() {
+        let lo = Interface::named("lo").unwrap();
+        assert_eq!(lo.index().unwrap(), 1);
+        assert!(lo.mtu().unwrap() >= 1500);
+        assert!(lo.is_ethernet().unwrap());
+        assert!(!lo.has_lro());
+    }
+
+    #[test]
+    fn impossible_names_are_refused_and_missing_ones_are_no_device() {
+        for name in ["", "sixteen-letters!", "a/b", "a\0b"] {
+            assert_eq!(Interface::named(name).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name:?}");
+        }
+        let missing = Interface::named("rb-missing-0").unwrap();
+        assert_eq!(missing.index().unwrap_err().raw_os_error(), Some(libc::ENODEV));
+    }
+}

@@ -1,0 +1,200 @@
+//! AF_PACKET sockets with virtio headers (packet(7), net/packet/af_packet.c).
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::{check, check_len, fd, len_of};
+
+/// All protocols, in network byte order as the kernel wants it.
+const ALL_PROTOCOLS: u16 = short(libc::ETH_P_ALL).to_be();
+
+/// A raw packet socket bound to one interface.
+#[derive(Debug)]
+pub struct PacketSocket {
+    fd: OwnedFd,
+}
+
+/// What [`PacketSocket::receive`] got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes written to the buffer, the virtio header included where it is on.
+    pub len: usize,
+    /// The frame was longer than the buffer and its end is lost.
+    pub truncated: bool,
+    /// The VLAN tag that the kernel took out of the frame.
+    pub tag: Option<VlanTag>,
+}
+
+/// An 802.1Q or 802.1ad tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VlanTag {
+    /// The tag protocol identifier: 0x8100 or 0x88a8.
+    pub tpid: u16,
+    /// Priority, drop eligibility and VLAN number.
+    pub tci: u16,
+}
+
+/// Room for one control message with `struct tpacket_auxdata`, aligned as the kernel aligns it.
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+impl PacketSocket {
+    /// Opens a non-blocking socket on the interface with index `index`.
+    ///
+    /// It is created for no protocol at all and gets one when it is bound: otherwise frames of every
+    /// interface would queue up in between. `virtio_header` puts a virtio header before each frame, in both
+    /// directions. Frames sent by other sockets and by the host through this interface are received too.
+    ///
+    /// # Errors
+    /// The kernel's: `EPERM` without `CAP_NET_RAW`, `ENODEV` for an unknown index.
+    pub fn open(index: u32, virtio_header: bool) -> io::Result<Self> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // JUSTIFICATION: std has no packet sockets.
+        // SAFETY: no pointers are passed.
+        let raw = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
+        // JUSTIFICATION: the descriptor must be closed on every way out.
+        // SAFETY: it was just created and nothing else owns it.
+        let socket = Self { fd: unsafe { OwnedFd::from_raw_fd(raw) } };
+        let on: libc::c_int = 1;
+        socket.set(libc::PACKET_AUXDATA, &on)?;
+        if virtio_header {
+            socket.set(libc::PACKET_VNET_HDR, &on)?;
+        }
+        socket.bind(index)?;
+        Ok(socket)
+    }
+
+    fn set<T: Copy>(&self, name: libc::c_int, value: &T) -> io::Result<()> {
+        fd::set_option(self.fd.as_fd(), libc::SOL_PACKET, name, value)
+    }
+
+    fn bind(&self, index: u32) -> io::Result<()> {
+        let address = libc::sockaddr_ll {
+            sll_family: short(libc::AF_PACKET),
+            sll_protocol: ALL_PROTOCOLS,
+            sll_ifindex: libc::c_int::try_from(index).map_err(|_| io::ErrorKind::InvalidInput)?,
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        };
+        let length = len_of::<libc::sockaddr_ll>();
+        // JUSTIFICATION: std cannot bind to a link-layer address.
+        // SAFETY: pointer and length describe one live sockaddr_ll, which the kernel only reads.
+        let bound = unsafe { libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), length) };
+        check(bound).map(drop)
+    }
+
+    /// Makes the interface hear every frame while this socket is open. The kernel counts such memberships,
+    /// so several programs do not switch each other's off.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn hear_everything(&self, index: u32) -> io::Result<()> {
+        let membership = libc::packet_mreq {
+            mr_ifindex: libc::c_int::try_from(index).map_err(|_| io::ErrorKind::InvalidInput)?,
+            mr_type: short(libc::PACKET_MR_PROMISC),
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        self.set(libc::PACKET_ADD_MEMBERSHIP, &membership)
+    }
+
+    /// Asks for `bytes` of buffer in both directions, beyond the system's limit where allowed to
+    /// (`CAP_NET_ADMIN`), else up to it.
+    ///
+    /// # Errors
+    /// The kernel's; a smaller buffer than asked for is no error.
+    pub fn enlarge_buffers(&self, bytes: u32) -> io::Result<()> {
+        let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+        for (force, ask) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
+            let socket = self.fd.as_fd();
+            fd::set_option(socket, libc::SOL_SOCKET, force, &bytes)
+                .or_else(|_| fd::set_option(socket, libc::SOL_SOCKET, ask, &bytes))?;
+        }
+        Ok(())
+    }
+
+    /// Receives one frame, preceded by its virtio header where that is on.
+    ///
+    /// # Errors
+    /// `WouldBlock` when none is waiting. `EINVAL` when the kernel had a frame that a virtio header cannot
+    /// describe (hardware LRO, SCTP and fraglist super-frames): that frame is gone.
+    #[inline]
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        let mut control = MaybeUninit::<Control>::uninit();
+        let mut message = libc::msghdr {
+            msg_name: std::ptr::null_mut(),
+            msg_namelen: 0,
+            msg_iov: &raw mut part,
+            msg_iovlen: 1,
+            msg_control: control.as_mut_ptr().cast(),
+            msg_controllen: size_of::<Control>(),
+            msg_flags: 0,
+        };
+        // JUSTIFICATION: only recvmsg hands over the tag and the truncation flag.
+        // SAFETY: `message` points to one iovec over the exclusively borrowed `buffer` and to `control`, all of
+        // which outlive the call, with their true lengths.
+        let len = check_len(unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, 0) })?;
+        Ok(Received { len, truncated: message.msg_flags & libc::MSG_TRUNC != 0, tag: tag_of(&message) })
+    }
+
+    /// Sends one frame, preceded by its virtio header where that is on.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the send buffer is full; `EMSGSIZE` when the frame exceeds the interface's MTU and
+    /// is no super-frame; else the kernel's.
+    #[inline]
+    pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        fd::write(self.fd.as_fd(), bytes).map(drop)
+    }
+
+    /// A second handle to the same socket, for the other direction.
+    ///
+    /// # Errors
+    /// `EMFILE` when too many files are open.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()? })
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The VLAN tag that came with a received message.
+#[inline]
+fn tag_of(message: &libc::msghdr) -> Option<VlanTag> {
+    // JUSTIFICATION: control messages are laid out by the kernel behind a raw pointer.
+    // SAFETY: recvmsg has set pointer and length of the control buffer, which is still alive.
+    let first = unsafe { libc::CMSG_FIRSTHDR(message) };
+    // JUSTIFICATION: as above.
+    // SAFETY: it is null or points to a header in that buffer, which is aligned for it.
+    let header = unsafe { first.as_ref() }?;
+    if (header.cmsg_level, header.cmsg_type) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
+        return None;
+    }
+    // JUSTIFICATION: as above.
+    // SAFETY: CMSG_DATA points behind the header just checked, within the control buffer.
+    let data = unsafe { libc::CMSG_DATA(header) }.cast::<libc::tpacket_auxdata>();
+    // JUSTIFICATION: as above.
+    // SAFETY: the kernel wrote a whole tpacket_auxdata there, of which any bytes are a valid value; the buffer has
+    // room for it, and an unaligned read does not ask how it lies.
+    let auxdata = unsafe { data.read_unaligned() };
+    if auxdata.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let has_tpid = auxdata.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    Some(VlanTag { tpid: if has_tpid { auxdata.tp_vlan_tpid } else { 0x8100 }, tci: auxdata.tp_vlan_tci })
+}
+
+/// A constant of C's type `int` for a field that C declares short.
+const fn short(constant: libc::c_int) -> u16 {
+    #[expect(clippy::cast_possible_truncation, reason = "the constants used here are below 256")]
+    let short = constant.unsigned_abs() as u16;
+    short
+}
