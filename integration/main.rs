@@ -1,1 +1,11 @@
-//! Tests of the whole program on real interfaces.
+//! Tests of the whole program on real interfaces, in network namespaces of their own.
+//!
+//! They need root, and say so where they do not have it.
+
+mod command_line;
+mod differential;
+mod engine;
+mod lab;
+mod linux_raw;
+mod tap;
+mod transfer;

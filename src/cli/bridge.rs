@@ -67,7 +67,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             }
         }
     }
-    say(&totals(bridge.directions(), started.elapsed()));
+    let elapsed = started.elapsed();
+    say(&totals(&bridge.stop(), elapsed));
     Ok(())
 }
 

@@ -23,8 +23,8 @@ use worker::Worker;
 pub struct Bridge {
     /// From the first NIO to the second, then back.
     directions: [DirectionInfo; 2],
-    // Dropped last: the workers own what forwards.
-    _workers: Vec<Worker>,
+    // The workers own what forwards.
+    workers: Vec<Worker>,
 }
 
 /// One direction of a bridge, seen from outside.
@@ -61,13 +61,20 @@ impl Bridge {
             let direction = Direction::new(ingress, egress, Arc::clone(&info.counters));
             workers[index % workers.len()].add(direction)?;
         }
-        Ok(Self { directions: [there, back], _workers: workers })
+        Ok(Self { directions: [there, back], workers })
     }
 
     /// Both directions, from the first NIO to the second first.
     #[must_use]
     pub fn directions(&self) -> &[DirectionInfo; 2] {
         &self.directions
+    }
+
+    /// Stops forwarding, closes the NIOs, and returns both directions with their final counts.
+    #[must_use]
+    pub fn stop(self) -> [DirectionInfo; 2] {
+        drop(self.workers);
+        self.directions
     }
 }
 

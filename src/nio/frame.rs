@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::ReceiveError;
 use crate::wire::offload::{Offload, VIRTIO_HEADER_LEN};
 use crate::wire::{MAX_FRAME_LEN, VLAN_TAG_LEN};
 
@@ -33,19 +34,23 @@ impl Default for Frame {
 
 impl Frame {
     /// Where to read a frame to, with room for a virtio header before it where `with_header` says so.
-    pub(super) fn space(&mut self, with_header: bool) -> &mut [u8] {
+    pub fn space(&mut self, with_header: bool) -> &mut [u8] {
         let header = if with_header { VIRTIO_HEADER_LEN } else { 0 };
         &mut self.buffer[HEADROOM - header..]
     }
 
     /// Takes in what was read into [`Frame::space`]: `len` bytes, a virtio header included where there is one.
-    pub(super) fn fill(&mut self, len: usize, with_header: bool) -> Result<(), super::ReceiveError> {
+    ///
+    /// # Errors
+    /// [`ReceiveError::Truncated`] where the space was filled to the end; [`ReceiveError::Unsupported`] for a
+    /// super-frame that cannot be cut.
+    pub fn fill(&mut self, len: usize, with_header: bool) -> Result<(), ReceiveError> {
         let header = if with_header { VIRTIO_HEADER_LEN } else { 0 };
         self.start = HEADROOM;
         self.end = HEADROOM + len.saturating_sub(header);
         self.offload = Offload::default();
         if self.end >= self.buffer.len() {
-            return Err(super::ReceiveError::Truncated);
+            return Err(ReceiveError::Truncated);
         }
         if let Some(header) = self.buffer[..HEADROOM].last_chunk().filter(|_| with_header) {
             self.offload = Offload::decode(header)?;
@@ -54,7 +59,7 @@ impl Frame {
     }
 
     /// Puts a VLAN tag back behind the addresses.
-    pub(super) fn insert_tag(&mut self, tpid: u16, tci: u16) {
+    pub fn insert_tag(&mut self, tpid: u16, tci: u16) {
         const ADDRESSES: usize = 12;
         if self.end - self.start < ADDRESSES {
             return;

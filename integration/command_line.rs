@@ -1,0 +1,124 @@
+//! What the program says and how it ends.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+use nix::sys::signal::Signal;
+use tun_tap::{Iface, Mode};
+
+use crate::lab::{Namespace, Rubridge};
+
+fn bridge(namespace: &Namespace) {
+    namespace.ip("link add nic0 type veth peer name wan0");
+}
+
+/// Runs `bridge` with these words to its end, which must be a failure at the start.
+fn refused(namespace: &Namespace, arguments: &str) -> (Option<i32>, String) {
+    let output = namespace.run(|| Rubridge::command(&format!("bridge {arguments}")).output());
+    let Output { status, stdout, stderr } = output.expect("the program runs");
+    assert!(!String::from_utf8_lossy(&stdout).contains("forwarding"));
+    (status.code(), String::from_utf8_lossy(&stderr).into_owned())
+}
+
+#[test]
+fn errors_at_the_start_name_the_nio_the_cause_and_the_cure() {
+    let namespace = Namespace::new();
+    bridge(&namespace);
+    namespace.ip("tuntap add dev ip0 mode tun");
+    let _held = namespace.run(|| Iface::without_packet_info("held0", Mode::Tap).expect("a TAP of another program"));
+    for (arguments, nio, words) in [
+        ("linux_raw:nope0 tap:t0", "linux_raw:nope0", "no such interface"),
+        ("linux_raw:sixteen-letters! tap:t0", "linux_raw:sixteen-letters!", "1 to 15 characters"),
+        ("linux_raw:nic0 tap:sixteen-letters!", "tap:sixteen-letters!", "1 to 15 characters"),
+        ("linux_raw:nic0 tap:held0", "tap:held0", "in use by another program"),
+        ("linux_raw:nic0 tap:wan0", "tap:wan0", "not as a TAP"),
+        ("linux_raw:ip0 tap:t0", "linux_raw:ip0", "not an Ethernet interface"),
+        ("linux_raw:nic0 tap:/dev/tap999999", "tap:/dev/tap999999", "no such"),
+        ("linux_raw:nic0 tap:", "tap:", "tap:<name"),
+        ("linux_raw:nic0 ethernet", "ethernet", "linux_raw:<interface> or tap:<name"),
+    ] {
+        let (code, text) = refused(&namespace, arguments);
+        assert_eq!(code, Some(1), "{arguments}: {text}");
+        assert!(text.contains(&format!("rubridge: {nio}: ")) && text.contains(words), "{arguments}: {text}");
+    }
+}
+
+#[test]
+fn a_missing_capability_is_named_with_the_command_that_gives_it() {
+    let namespace = Namespace::new();
+    bridge(&namespace);
+    for (nios, capability) in [("linux_raw:nic0 tap:t0", "CAP_NET_RAW"), ("tap:t0 linux_raw:nic0", "CAP_NET_ADMIN")] {
+        let output = namespace.run(|| {
+            Command::new("setpriv")
+                .args(["--bounding-set=-all", "--inh-caps=-all", env!("CARGO_BIN_EXE_rubridge"), "bridge"])
+                .args(nios.split(' '))
+                .output()
+        });
+        let output = output.expect("setpriv, of the package util-linux");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains(capability) && text.contains("sudo setcap cap_net_admin,cap_net_raw=ep /"), "{text}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_2() {
+    let namespace = Namespace::new();
+    for (arguments, words) in [
+        ("linux_raw:nic0", "required"),
+        ("linux_raw:nic0 tap:t0 --offload tso", "no-tso4"),
+        ("linux_raw:nic0 tap:t0 --stats 0", "0"),
+    ] {
+        let (code, text) = refused(&namespace, arguments);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains(words), "{text}");
+    }
+}
+
+#[test]
+fn both_signals_end_it_well_and_the_plan_and_the_totals_are_told() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let namespace = Namespace::new();
+        bridge(&namespace);
+        let program = Rubridge::start(&namespace, "linux_raw:nic0 tap:t0");
+        for way in ["linux_raw:nic0 -> tap:t0 (MTU 1500)", "tap:t0 -> linux_raw:nic0 (MTU 1500)"] {
+            assert!(program.plan.contains(way), "{}", program.plan);
+        }
+        assert!(program.plan.contains("pass whole"), "{}", program.plan);
+        let totals = program.stop(signal);
+        assert_eq!(totals.number("linux_raw:nic0", "in {} frames"), 0);
+        assert_eq!(totals.number("tap:t0", "out {} frames"), 0);
+    }
+}
+
+#[test]
+fn the_plan_tells_what_is_switched_off() {
+    let namespace = Namespace::new();
+    bridge(&namespace);
+    for (options, words) in [
+        ("--offload off", "frames go on as they come"),
+        ("--offload no-uso", "those of UDP are cut"),
+        ("--offload no-ecn", "those with CWR are cut"),
+        ("--offload no-csum", "checksums are finished"),
+    ] {
+        let program = Rubridge::start(&namespace, &format!("linux_raw:nic0 tap:t0 {options}"));
+        assert!(program.plan.contains(words), "{options}: {}", program.plan);
+    }
+}
+
+#[test]
+fn rates_are_printed_while_it_runs() {
+    let namespace = Namespace::new();
+    bridge(&namespace);
+    let spawn = || Rubridge::command("bridge --stats 1 linux_raw:nic0 tap:t0").stdout(Stdio::piped()).spawn();
+    let mut child = namespace.run(spawn).expect("the program starts");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let rates: Vec<String> =
+        lines.map(|line| line.expect("readable")).filter(|line| line.contains("Gb/s")).take(2).collect();
+    // The reader is gone now: that alone must not end a bridge, a signal must.
+    assert_eq!(rates.len(), 2);
+    assert!(rates.iter().all(|line| line.contains("-> tap:t0") && line.contains("-> linux_raw:nic0")), "{rates:?}");
+    let id = i32::try_from(child.id()).expect("a process id");
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), Signal::SIGTERM).expect("it runs");
+    assert!(child.wait().expect("it ends").success());
+}

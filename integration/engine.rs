@@ -1,0 +1,231 @@
+//! The engine between NIOs made of socket pairs, which fail on demand.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rubridge::engine::Bridge;
+use rubridge::engine::counters::DropReason;
+use rubridge::nio::{Egress, Frame, Ingress, Nio, Outgoing, ReceiveError};
+use rubridge::wire::offload::Features;
+
+use crate::lab::frames::Recipe;
+use crate::lab::wait_until;
+
+/// An end of a socket pair as a NIO: one datagram is one frame behind its virtio header.
+#[derive(Debug)]
+struct Pair {
+    socket: UnixDatagram,
+    faults: Arc<Faults>,
+}
+
+/// What goes wrong, and until when.
+#[derive(Debug, Default)]
+struct Faults {
+    /// Frames with metadata are refused, as some kernels do with what they said they take.
+    refuse_metadata: AtomicBool,
+    /// The next read meets a frame that the kernel cannot describe.
+    undescribed: AtomicBool,
+    /// Sending finds the queue of the device full.
+    no_buffers: AtomicBool,
+}
+
+/// A NIO, the test's end of its socket pair, and its faults.
+fn pair(name: &str) -> (Nio, UnixDatagram, Arc<Faults>) {
+    let (ours, theirs) = UnixDatagram::pair().expect("a socket pair");
+    ours.set_nonblocking(true).expect("non-blocking");
+    theirs.set_read_timeout(Some(crate::lab::PATIENCE)).expect("a timeout");
+    let faults = Arc::new(Faults::default());
+    let half = || Pair { socket: ours.try_clone().expect("a second handle"), faults: Arc::clone(&faults) };
+    let nio = Nio { name: name.to_owned(), ingress: Box::new(half()), egress: Box::new(half()) };
+    (nio, theirs, faults)
+}
+
+impl Ingress for Pair {
+    fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    fn receive(&mut self, frame: &mut Frame) -> Result<(), ReceiveError> {
+        let len = self.socket.recv(frame.space(true))?;
+        if self.faults.undescribed.swap(false, Relaxed) {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL).into());
+        }
+        frame.fill(len, true)
+    }
+}
+
+impl Egress for Pair {
+    fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    fn features(&self) -> Features {
+        Features::ALL
+    }
+
+    fn mtu(&self) -> Option<u32> {
+        Some(1500)
+    }
+
+    fn send(&mut self, mut frame: Outgoing<'_>) -> io::Result<()> {
+        let bytes = frame.with_virtio_header();
+        if self.faults.refuse_metadata.load(Relaxed) && bytes[0] != 0 {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        if self.faults.no_buffers.swap(false, Relaxed) {
+            return Err(io::Error::from_raw_os_error(libc::ENOBUFS));
+        }
+        self.socket.send(bytes).map(drop)
+    }
+}
+
+fn numbered(number: u32) -> Vec<u8> {
+    [&[0; 10], &[0xee; 60][..], &number.to_be_bytes()].concat()
+}
+
+fn receive(socket: &UnixDatagram) -> Vec<u8> {
+    let mut buffer = vec![0; 70_000];
+    let len = socket.recv(&mut buffer).expect("a frame in time");
+    buffer.truncate(len);
+    buffer
+}
+
+#[test]
+fn a_full_egress_stops_its_ingress_and_loses_nothing() {
+    for workers in [1, 2] {
+        let (first, sender, _) = pair("first");
+        let (second, receiver, _) = pair("second");
+        let bridge = Bridge::start(first, second, workers).expect("it starts");
+        // Far more than both socket pairs hold, so that the sender is held up through the bridge.
+        let count = 5000;
+        let feed = std::thread::spawn(move || {
+            for number in 0..count {
+                sender.send(&numbered(number)).expect("sent");
+            }
+            sender
+        });
+        let counters = &bridge.directions()[0].counters;
+        let mut seen = 0;
+        wait_until("the bridge is stuck", || {
+            let before = std::mem::replace(&mut seen, counters.frames_in.get());
+            seen > 0 && seen == before
+        });
+        assert!(!feed.is_finished(), "the sender waits for the receiver");
+        for number in 0..count {
+            assert_eq!(receive(&receiver), numbered(number), "with {workers} workers");
+        }
+        feed.join().expect("the sender ends");
+        let counters = &bridge.directions()[0].counters;
+        wait_until("all is counted", || counters.frames_out.get() == u64::from(count));
+        assert_eq!(counters.frames_in.get(), u64::from(count));
+    }
+}
+
+#[test]
+fn directions_do_not_hold_each_other_up() {
+    let (first, left, _) = pair("first");
+    let (second, right, _) = pair("second");
+    let bridge = Bridge::start(first, second, 1).expect("it starts");
+    // Nobody reads on the right until that way is full.
+    left.set_nonblocking(true).expect("non-blocking");
+    let mut seen = 0;
+    wait_until("one way is stuck", || {
+        let before = std::mem::replace(&mut seen, bridge.directions()[0].counters.frames_in.get());
+        left.send(&numbered(0)).is_err() && seen == before && seen > 0
+    });
+    left.set_nonblocking(false).expect("blocking");
+    for number in 0..2000 {
+        right.send(&numbered(number)).expect("sent");
+        assert_eq!(receive(&left), numbered(number));
+    }
+}
+
+#[test]
+fn what_the_egress_refuses_is_done_in_software_for_that_very_frame() {
+    let (first, sender, _) = pair("first");
+    let (second, receiver, faults) = pair("second");
+    let bridge = Bridge::start(first, second, 1).expect("it starts");
+    let counters = &bridge.directions()[0].counters;
+    let recipe = Recipe { payload: (0..=255).cycle().take(5000).collect(), ..Recipe::default() };
+    let built = recipe.begun();
+    let super_frame = [&built.virtio(1, 1000)[..], &built.bytes].concat();
+    let small = Recipe { payload: vec![1, 2, 3], ..Recipe::default() };
+    let unfinished = [&small.begun().virtio(0, 0)[..], &small.begun().bytes].concat();
+
+    faults.refuse_metadata.store(true, Relaxed);
+    // More often than it takes for the metadata to be given a rest.
+    for _ in 0..40 {
+        sender.send(&super_frame).expect("sent");
+        for piece in 0..5 {
+            let heard = receive(&receiver);
+            assert_eq!(heard[..10], [0; 10]);
+            assert_eq!(heard[10 + built.payload_at..], recipe.payload[piece * 1000..][..1000], "piece {piece}");
+        }
+        sender.send(&unfinished).expect("sent");
+        assert_eq!(receive(&receiver)[10..], small.finished().bytes);
+    }
+    wait_until("all is counted", || counters.frames_out.get() == 40 * 6);
+    let refused = counters.fallbacks.get();
+    assert!((1..40).contains(&refused), "it stops trying after a while: {refused}");
+    assert_eq!((counters.frames_in.get(), counters.cut.get(), counters.passed.get()), (240, 40, 0));
+
+    faults.refuse_metadata.store(false, Relaxed);
+    let whole = || {
+        sender.send(&super_frame).expect("sent");
+        let first = receive(&receiver);
+        if first[1] == 0 {
+            (0..4).for_each(|_| drop(receive(&receiver)));
+        }
+        first[1] == 1
+    };
+    assert!((0..10_000).any(|_| whole()), "metadata is trusted again after a rest");
+}
+
+#[test]
+fn passing_faults_cost_one_frame_and_are_counted() {
+    let (first, sender, from_faults) = pair("first");
+    let (second, receiver, to_faults) = pair("second");
+    let bridge = Bridge::start(first, second, 2).expect("it starts");
+    let counters = &bridge.directions()[0].counters;
+    from_faults.undescribed.store(true, Relaxed);
+    sender.send(&numbered(0)).expect("sent");
+    wait_until("it is counted", || counters.dropped(DropReason::Undescribed) == 1);
+    to_faults.no_buffers.store(true, Relaxed);
+    sender.send(&numbered(1)).expect("sent");
+    wait_until("it is counted", || counters.dropped(DropReason::NoBuffers) == 1);
+    sender.send(&numbered(2)).expect("sent");
+    assert_eq!(receive(&receiver), numbered(2));
+    wait_until("all is counted", || counters.frames_out.get() == 1);
+    assert_eq!(counters.frames_in.get(), 3);
+}
+
+#[test]
+fn what_contradicts_itself_is_dropped_and_named() {
+    let (first, sender, _) = pair("first");
+    let (second, receiver, _) = pair("second");
+    let bridge = Bridge::start(first, second, 1).expect("it starts");
+    let counters = &bridge.directions()[0].counters;
+    let built = Recipe { payload: vec![7; 3000], ..Recipe::default() }.begun();
+    let mut tunnel = built.virtio(1, 1000);
+    tunnel[6] = 84;
+    let hostile = [
+        // A super-frame of a kind that is not known, or whose checksum belongs to an inner packet.
+        (built.virtio(3, 1000), &built.bytes[..], DropReason::Unsupported),
+        (tunnel, &built.bytes, DropReason::Unsupported),
+        // TCP over IPv6 it says, TCP over IPv4 it is.
+        (built.virtio(4, 1000), &built.bytes, DropReason::Unsupported),
+        (built.virtio(1, 0), &built.bytes, DropReason::Unsupported),
+        (built.virtio(1, 1000), &built.bytes[..40], DropReason::Malformed),
+        (built.virtio(1, 1000), &[], DropReason::Malformed),
+    ];
+    for (header, frame, reason) in hostile {
+        let before = counters.dropped(reason);
+        sender.send(&[&header[..], frame].concat()).expect("sent");
+        wait_until(reason.name(), || counters.dropped(reason) == before + 1);
+    }
+    sender.send(&numbered(9)).expect("sent");
+    assert_eq!(receive(&receiver), numbered(9));
+}

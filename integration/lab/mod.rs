@@ -1,0 +1,24 @@
+//! What the tests are made of: namespaces, interfaces, the program, and frames.
+
+pub(crate) mod frames;
+mod namespace;
+mod program;
+mod wire_tap;
+
+pub(crate) use namespace::{Namespace, stay_on_one_cpu};
+pub(crate) use program::{Rubridge, Totals};
+pub(crate) use wire_tap::WireTap;
+
+use std::time::Duration;
+
+/// How long to wait for what must happen. Long, since it only runs out when something is broken.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until `condition` holds.
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
