@@ -99,16 +99,17 @@ fn plan_super_frame(
     let input = WireSize::pieces(frame, &headers, super_frame.segment_size);
     let segment_size = fitting_size(frame, &headers, super_frame, mtu)?;
     let output = WireSize::pieces(frame, &headers, segment_size);
-    if features.take(&super_frame) {
+    let single = output.frames == 1;
+    if single || features.take(&super_frame) {
         if offload.checksum.is_none() {
             segment::begin_checksum(frame, &headers);
         }
-        // A kernel refuses to cut what makes one segment (tcp_gso_segment: EINVAL).
-        let super_frame = (output.frames > 1).then_some(SuperFrame {
-            segment_size,
-            header_len: field(headers.payload_at)?,
-            ..super_frame
-        });
+        if single {
+            // A kernel refuses to cut what makes one segment (tcp_gso_segment: EINVAL).
+            return plan_frame(frame, Offload { checksum: Some(unfinished), super_frame: None }, features);
+        }
+        let header_len = field(headers.payload_at)?;
+        let super_frame = Some(SuperFrame { segment_size, header_len, ..super_frame });
         let plan = Plan::Whole(Offload { checksum: Some(unfinished), super_frame });
         return Ok(Planned { plan, input, output, finished: false });
     }
@@ -142,4 +143,90 @@ fn fitting_size(frame: &[u8], headers: &Headers, super_frame: SuperFrame, mtu: O
 /// An offset as the virtio header's fields hold it.
 fn field(offset: usize) -> Result<u16, DropReason> {
     u16::try_from(offset).map_err(|_| DropReason::Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::PacketBuilder;
+
+    const UNFINISHED: PartialChecksum = PartialChecksum { start: 34, offset: 16 };
+
+    fn tcp4(payload: usize) -> Vec<u8> {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).tcp(1, 2, 3, 4);
+        builder.write(&mut frame, &vec![7; payload]).unwrap();
+        frame
+    }
+
+    fn super_frame(segment_size: u16) -> Option<SuperFrame> {
+        let kind = SuperFrameKind::Tcp4;
+        Some(SuperFrame { kind, segment_size, ecn: false, accurate_ecn: false, header_len: 0 })
+    }
+
+    #[test]
+    fn a_frame_that_needs_nothing_is_left_alone() {
+        let mut frame = tcp4(100);
+        let before = frame.clone();
+        let planned = plan(&mut frame, Offload::default(), Features::NONE, Some(68)).unwrap();
+        assert!(matches!(planned.plan, Plan::Whole(offload) if offload == Offload::default()));
+        assert_eq!(frame, before);
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_wire() {
+        let offload = Offload { checksum: Some(UNFINISHED), super_frame: super_frame(1000) };
+        for (features, payload) in [(Features::ALL, 2500), (Features::NONE, 2500)] {
+            let planned = plan(&mut tcp4(payload), offload, features, Some(1500)).unwrap();
+            let wire = WireSize { frames: 3, bytes: 3 * 54 + 2500 };
+            assert_eq!((planned.input, planned.output), (wire, wire));
+            // An egress of MTU 540 takes 500 payload bytes a frame.
+            let planned = plan(&mut tcp4(payload), offload, features, Some(540)).unwrap();
+            assert_eq!(planned.output, WireSize { frames: 5, bytes: 5 * 54 + 2500 });
+        }
+    }
+
+    #[test]
+    fn metadata_that_a_kernel_refuses_is_made_acceptable() {
+        // No unfinished checksum told: it is begun. One segment only: it is no super-frame.
+        for (size, frames) in [(1000, 3), (3000, 1), (2500, 1)] {
+            let mut frame = tcp4(2500);
+            let offload = Offload { checksum: None, super_frame: super_frame(size) };
+            let planned = plan(&mut frame, offload, Features::ALL, None).unwrap();
+            let Plan::Whole(offload) = planned.plan else { panic!("it passes whole") };
+            assert_eq!(offload.checksum, Some(UNFINISHED));
+            assert_eq!(offload.super_frame.is_some(), frames > 1);
+            assert_eq!(planned.output.frames, frames);
+        }
+    }
+
+    #[test]
+    fn a_super_frame_without_payload_is_one_frame() {
+        let offload = Offload { checksum: Some(UNFINISHED), super_frame: super_frame(1000) };
+        let planned = plan(&mut tcp4(0), offload, Features::NONE, Some(1500)).unwrap();
+        assert!(matches!(planned.plan, Plan::Whole(_)));
+        assert_eq!(planned.output.frames, 1);
+    }
+
+    #[test]
+    fn what_the_egress_lacks_is_done_in_software() {
+        let ecn = SuperFrame { ecn: true, ..super_frame(1000).unwrap() };
+        let offload = Offload { checksum: Some(UNFINISHED), super_frame: Some(ecn) };
+        for features in [
+            Features { ecn: false, ..Features::ALL },
+            Features { tso4: false, ..Features::ALL },
+            Features { checksum: false, ..Features::ALL },
+        ] {
+            let planned = plan(&mut tcp4(2500), offload, features, None).unwrap();
+            assert!(matches!(planned.plan, Plan::Cut(_)), "{features:?}");
+        }
+        let others = Features { tso6: false, uso: false, ..Features::ALL };
+        assert!(matches!(plan(&mut tcp4(2500), offload, others, None).unwrap().plan, Plan::Whole(_)));
+    }
+
+    #[test]
+    fn no_room_for_payload_is_too_big() {
+        let offload = Offload { checksum: Some(UNFINISHED), super_frame: super_frame(1000) };
+        assert_eq!(plan(&mut tcp4(2500), offload, Features::ALL, Some(40)).unwrap_err(), DropReason::TooBig);
+    }
 }

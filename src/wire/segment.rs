@@ -213,3 +213,179 @@ fn never_zero(transport: Transport, checksum: u16) -> u16 {
 fn length_field(length: usize) -> u16 {
     u16::try_from(length).unwrap_or(u16::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+    use proptest::prelude::*;
+
+    /// A TCP or UDP frame as etherparse builds it, with right checksums.
+    fn frame(v6: bool, udp: bool, tags: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
+        let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        let ip = match (v6, tags) {
+            (false, 0) => ethernet.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64),
+            (false, 1) => ethernet.single_vlan(7.try_into().unwrap()).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64),
+            (false, _) => ethernet.double_vlan(7.try_into().unwrap(), 9.try_into().unwrap()).ipv4(
+                [10, 0, 0, 1],
+                [10, 0, 0, 2],
+                64,
+            ),
+            (true, 0) => ethernet.ipv6([1; 16], [2; 16], 64),
+            (true, 1) => ethernet.single_vlan(7.try_into().unwrap()).ipv6([1; 16], [2; 16], 64),
+            (true, _) => ethernet.double_vlan(7.try_into().unwrap(), 9.try_into().unwrap()).ipv6([1; 16], [2; 16], 64),
+        };
+        let mut frame = Vec::new();
+        if udp {
+            ip.udp(1000, 2000).write(&mut frame, payload).unwrap();
+        } else {
+            let tcp = ip.tcp(1000, 2000, u32::MAX - 700, 500).ack(3).psh().fin().cwr();
+            tcp.options_raw(options).unwrap().write(&mut frame, payload).unwrap();
+        }
+        frame
+    }
+
+    fn cut(frame: &mut [u8], size: u16, unfinished: bool) -> Vec<Vec<u8>> {
+        let headers = Headers::parse(frame).unwrap();
+        let mut cutter = Cutter::new(frame, headers, size, unfinished, false);
+        let mut pieces = Vec::new();
+        while let Some(range) = cutter.next_segment(frame) {
+            pieces.push(frame[range].to_vec());
+        }
+        pieces
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_are_valid_frames_and_put_together_give_the_whole(
+            (v6, udp, unfinished) in any::<(bool, bool, bool)>(),
+            tags in 0u8..3,
+            options in 0usize..11,
+            size in 1u16..2000,
+            payload in proptest::collection::vec(any::<u8>(), 1..6000),
+        ) {
+            let mut whole = frame(v6, udp, tags, &vec![1; options * 4], &payload);
+            let headers = Headers::parse(&whole).unwrap();
+            if unfinished {
+                begin_checksum(&mut whole, &headers);
+            }
+            let pieces = cut(&mut whole, size, unfinished);
+            prop_assert_eq!(pieces.len(), segment_count(payload.len(), size));
+
+            let mut reassembled = Vec::new();
+            for (index, piece) in pieces.iter().enumerate() {
+                let sliced = SlicedPacket::from_ethernet(piece).unwrap();
+                if let Some(NetSlice::Ipv4(ip)) = &sliced.net {
+                    let header = ip.header().to_header();
+                    prop_assert_eq!(header.header_checksum, header.calc_header_checksum());
+                    prop_assert_eq!(usize::from(header.identification), index);
+                }
+                let net = sliced.net.as_ref().unwrap();
+                match sliced.transport.unwrap() {
+                    TransportSlice::Tcp(tcp) => {
+                        let header = tcp.to_header();
+                        let expected = match net {
+                            NetSlice::Ipv4(ip) => tcp.calc_checksum_ipv4(ip.header().source(), ip.header().destination()),
+                            NetSlice::Ipv6(ip) => tcp.calc_checksum_ipv6(ip.header().source(), ip.header().destination()),
+                            NetSlice::Arp(_) => unreachable!("not built"),
+                        };
+                        prop_assert_eq!(header.checksum, expected.unwrap());
+                        let offset = u32::try_from(reassembled.len()).unwrap();
+                        prop_assert_eq!(header.sequence_number, (u32::MAX - 700).wrapping_add(offset));
+                        let last = index + 1 == pieces.len();
+                        prop_assert_eq!((header.fin, header.psh, header.ack), (last, last, true));
+                        prop_assert_eq!(header.cwr, index == 0);
+                        reassembled.extend_from_slice(tcp.payload());
+                    }
+                    TransportSlice::Udp(udp) => {
+                        let header = udp.to_header();
+                        let expected = match net {
+                            NetSlice::Ipv4(ip) => header.calc_checksum_ipv4(&ip.header().to_header(), udp.payload()),
+                            NetSlice::Ipv6(ip) => header.calc_checksum_ipv6(&ip.header().to_header(), udp.payload()),
+                            NetSlice::Arp(_) => unreachable!("not built"),
+                        };
+                        prop_assert_eq!(header.checksum, expected.unwrap());
+                        reassembled.extend_from_slice(udp.payload());
+                    }
+                    _ => unreachable!("not built"),
+                }
+            }
+            prop_assert_eq!(reassembled, payload);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic_or_leave_the_frame(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            ethertype in prop::sample::select(vec![[0x08, 0x00], [0x86, 0xdd], [0x81, 0x00]]),
+            (protocol, size, start, offset) in any::<(bool, u16, u16, u16)>(),
+            unfinished: bool,
+        ) {
+            if bytes.len() > 40 {
+                bytes[12..14].copy_from_slice(&ethertype);
+                bytes[14] = if ethertype[0] == 0x08 { 0x45 } else { 0x60 };
+                bytes[if ethertype[0] == 0x08 { 23 } else { 20 }] = if protocol { 6 } else { 17 };
+            }
+            let _ = finish_checksum(&mut bytes, PartialChecksum { start: start % 500, offset: offset % 500 });
+            if let Ok(headers) = Headers::parse(&bytes) {
+                let payload = bytes.len() - headers.payload_at;
+                let mut cutter = Cutter::new(&bytes, headers, size, unfinished, false);
+                let mut count = 0;
+                while let Some(range) = cutter.next_segment(&mut bytes) {
+                    prop_assert!(range.end <= bytes.len());
+                    count += 1;
+                }
+                prop_assert_eq!(count, if payload == 0 { 0 } else { segment_count(payload, size) });
+            }
+        }
+    }
+
+    #[test]
+    fn accurate_ecn_keeps_cwr_on_every_piece() {
+        let mut whole = frame(false, false, 0, &[], &[1; 3000]);
+        let headers = Headers::parse(&whole).unwrap();
+        let mut cutter = Cutter::new(&whole, headers, 1000, false, true);
+        let mut pieces = 0;
+        while let Some(range) = cutter.next_segment(&mut whole) {
+            assert_eq!(whole[range][headers.transport_at + TCP_FLAGS] & TCP_CWR, TCP_CWR);
+            pieces += 1;
+        }
+        assert_eq!(pieces, 3);
+    }
+
+    #[test]
+    fn a_udp_checksum_is_never_zero() {
+        // The payload is chosen so that the sum comes out as 0xffff.
+        let mut bytes = frame(false, true, 0, &[], &[0, 0]);
+        let headers = Headers::parse(&bytes).unwrap();
+        let field = headers.transport_at + 6;
+        let checksum = read_u16(&bytes, field).unwrap();
+        write_u16(&mut bytes, headers.payload_at, checksum);
+        begin_checksum(&mut bytes, &headers);
+        let start = u16::try_from(headers.transport_at).unwrap();
+        finish_checksum(&mut bytes, PartialChecksum { start, offset: 6 }).unwrap();
+        assert_eq!(read_u16(&bytes, field), Some(0xffff));
+    }
+
+    #[test]
+    fn sctp_gets_its_crc() {
+        let mut bytes = frame(false, true, 0, &[], &[0x5a; 40]);
+        bytes[23] = 132;
+        let unfinished = PartialChecksum { start: 34, offset: 8 };
+        assert!(is_sctp(&bytes, unfinished));
+        finish_checksum(&mut bytes, unfinished).unwrap();
+        let mut zeroed = bytes[34..].to_vec();
+        zeroed[8..12].fill(0);
+        assert_eq!(bytes[42..46], crc32c(&zeroed).to_le_bytes());
+        bytes[23] = 17;
+        assert!(!is_sctp(&bytes, unfinished));
+    }
+
+    #[test]
+    fn a_checksum_outside_the_frame_is_refused() {
+        let mut bytes = [0; 60];
+        for (start, offset) in [(59, 0), (0, 59), (60, 0), (u16::MAX, u16::MAX)] {
+            assert_eq!(finish_checksum(&mut bytes, PartialChecksum { start, offset }), Err(OutsideFrame));
+        }
+        assert_eq!(bytes, [0; 60]);
+    }
+}
