@@ -189,3 +189,26 @@ fn a_link_that_goes_down_and_up_again_is_forwarded_again() {
     wires.right.send_plain(&WireTap::mark(3));
     wires.left.until_mark(3);
 }
+
+#[test]
+fn frames_lost_while_the_program_stands_still_are_counted() {
+    let mut wires = wires("", 1500);
+    wires.program.signal(Signal::SIGSTOP);
+    let recipe = Recipe { payload: Random(1).bytes(60_000), ..Recipe::default() };
+    let built = recipe.begun();
+    // Far more than the receive buffer takes.
+    for _ in 0..1000 {
+        wires.left.send(&built.virtio(1, 1000), &built.bytes);
+    }
+    wires.program.signal(Signal::SIGCONT);
+    // The count comes with the first frame that finds room again.
+    let mut passed = 0;
+    for number in 1..=3 {
+        wires.left.send_plain(&WireTap::mark(number));
+        passed += wires.right.until_mark(number).len();
+    }
+    let totals = wires.program.stop(Signal::SIGINT);
+    let lost = totals.number("linux_raw:l1", "dropped overflow {}");
+    assert!(lost > 0 && passed > 0, "{passed} passed: {totals:?}");
+    assert_eq!(lost + passed as u64, 1000, "{totals:?}");
+}

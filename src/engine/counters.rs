@@ -8,6 +8,8 @@ use super::plan::WireSize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum DropReason {
+    /// The ingress's queue was full before the frame could be read.
+    Overflow,
     /// Longer than any receive buffer (BIG TCP): its end is lost.
     Truncated,
     /// The kernel had a frame that it cannot describe (hardware LRO).
@@ -30,7 +32,8 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order in which they are shown.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
+        Self::Overflow,
         Self::Truncated,
         Self::Undescribed,
         Self::Unsupported,
@@ -46,6 +49,7 @@ impl DropReason {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::Overflow => "overflow",
             Self::Truncated => "truncated",
             Self::Undescribed => "undescribed",
             Self::Unsupported => "unsupported",

@@ -89,6 +89,16 @@ impl Direction {
 
     /// Forwards up to [`FRAMES_PER_TURN`] frames.
     pub(super) fn turn(&mut self) -> Turn {
+        let end = self.forward();
+        let overflow = self.ingress.take_overflow();
+        if overflow > 0 {
+            self.counters.received(WireSize { frames: overflow, bytes: 0 });
+            self.counters.drop_frames(DropReason::Overflow, overflow);
+        }
+        end
+    }
+
+    fn forward(&mut self) -> Turn {
         for _ in 0..FRAMES_PER_TURN {
             if !self.send() {
                 return Turn::Blocked;

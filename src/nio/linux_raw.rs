@@ -18,6 +18,9 @@ const BUFFER_BYTES: u32 = 8 << 20;
 struct RawIngress {
     socket: PacketSocket,
     virtio_header: bool,
+    /// The kernel's count of frames that its queue had no room for, and how much of it has been taken.
+    overflowed: u32,
+    taken: u32,
 }
 
 #[derive(Debug)]
@@ -51,7 +54,7 @@ fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
     let sender = socket.try_clone().map_err(cause)?;
     Ok(Nio {
         name: format!("{}:{name}", KIND.name),
-        ingress: Box::new(RawIngress { socket, virtio_header }),
+        ingress: Box::new(RawIngress { socket, virtio_header, overflowed: 0, taken: 0 }),
         egress: Box::new(RawEgress { socket: sender, virtio_header, features: mode.features(), mtu }),
     })
 }
@@ -71,6 +74,7 @@ impl Ingress for RawIngress {
 
     fn receive(&mut self, frame: &mut Frame) -> Result<(), ReceiveError> {
         let received = self.socket.receive(frame.space(self.virtio_header))?;
+        self.overflowed = received.overflowed.unwrap_or(self.overflowed);
         if received.truncated {
             return Err(ReceiveError::Truncated);
         }
@@ -79,6 +83,12 @@ impl Ingress for RawIngress {
             frame.insert_tag(tag.tpid, tag.tci);
         }
         Ok(())
+    }
+
+    fn take_overflow(&mut self) -> u64 {
+        let count = self.overflowed.wrapping_sub(self.taken);
+        self.taken = self.overflowed;
+        u64::from(count)
     }
 }
 

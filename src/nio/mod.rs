@@ -61,6 +61,11 @@ pub trait Ingress: Send + Debug {
     /// [`ReceiveError`]; after `WouldBlock` the descriptor announces the next frame.
     fn receive(&mut self, frame: &mut Frame) -> Result<(), ReceiveError>;
 
+    /// How many frames have been lost, since the last call, to a queue that was full before they could be read.
+    fn take_overflow(&mut self) -> u64 {
+        0
+    }
+
     /// Learns what the egress at the other end of the bridge takes as it is.
     fn hand_over(&mut self, features: Features) {
         let _ = features;

@@ -24,6 +24,8 @@ pub struct Received {
     pub truncated: bool,
     /// The VLAN tag that the kernel took out of the frame.
     pub tag: Option<VlanTag>,
+    /// How many frames the socket's queue had no room for since it was opened, modulo 2^32, where any.
+    pub overflowed: Option<u32>,
 }
 
 /// An 802.1Q or 802.1ad tag.
@@ -35,9 +37,9 @@ pub struct VlanTag {
     pub tci: u16,
 }
 
-/// Room for one control message with `struct tpacket_auxdata`, aligned as the kernel aligns it.
+/// Room for two control messages, a `struct tpacket_auxdata` and a count, aligned as the kernel aligns them.
 #[repr(C, align(8))]
-struct Control([u8; 64]);
+struct Control([u8; 96]);
 
 impl PacketSocket {
     /// Opens a non-blocking socket on the interface with index `index`.
@@ -58,6 +60,7 @@ impl PacketSocket {
         let socket = Self { fd: unsafe { OwnedFd::from_raw_fd(raw) } };
         let on: libc::c_int = 1;
         socket.set(libc::PACKET_AUXDATA, &on)?;
+        fd::set_option(socket.fd.as_fd(), libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &on)?;
         if virtio_header {
             socket.set(libc::PACKET_VNET_HDR, &on)?;
         }
@@ -138,7 +141,10 @@ impl PacketSocket {
         // SAFETY: `message` points to one iovec over the exclusively borrowed `buffer` and to `control`, all of
         // which outlive the call, with their true lengths.
         let len = check_len(unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, 0) })?;
-        Ok(Received { len, truncated: message.msg_flags & libc::MSG_TRUNC != 0, tag: tag_of(&message) })
+        let truncated = message.msg_flags & libc::MSG_TRUNC != 0;
+        let mut received = Received { len, truncated, tag: None, overflowed: None };
+        read_control(&message, &mut received);
+        Ok(received)
     }
 
     /// Sends one frame, preceded by its virtio header where that is on.
@@ -166,30 +172,47 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// The VLAN tag that came with a received message.
+/// Reads the control messages that came with a received message.
 #[inline]
-fn tag_of(message: &libc::msghdr) -> Option<VlanTag> {
+fn read_control(message: &libc::msghdr, received: &mut Received) {
     // JUSTIFICATION: control messages are laid out by the kernel behind a raw pointer.
     // SAFETY: recvmsg has set pointer and length of the control buffer, which is still alive.
-    let first = unsafe { libc::CMSG_FIRSTHDR(message) };
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
     // JUSTIFICATION: as above.
     // SAFETY: it is null or points to a header in that buffer, which is aligned for it.
-    let header = unsafe { first.as_ref() }?;
-    if (header.cmsg_level, header.cmsg_type) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
-        return None;
+    while let Some(header) = unsafe { next.as_ref() } {
+        // JUSTIFICATION: as above.
+        // SAFETY: the header is one that the kernel wrote, its data follow it within the buffer.
+        let data = unsafe { libc::CMSG_DATA(header) };
+        match (header.cmsg_level, header.cmsg_type) {
+            (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
+                // JUSTIFICATION: as above.
+                // SAFETY: the kernel wrote a whole tpacket_auxdata there, of which any bytes are a valid value;
+                // an unaligned read does not ask how it lies.
+                let auxdata = unsafe { data.cast::<libc::tpacket_auxdata>().read_unaligned() };
+                received.tag = VlanTag::of(&auxdata);
+            }
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                // JUSTIFICATION: as above.
+                // SAFETY: as above, for a u32.
+                received.overflowed = Some(unsafe { data.cast::<u32>().read_unaligned() });
+            }
+            _ => {}
+        }
+        // JUSTIFICATION: as above.
+        // SAFETY: message and header are those of the loop, unchanged.
+        next = unsafe { libc::CMSG_NXTHDR(message, header) };
     }
-    // JUSTIFICATION: as above.
-    // SAFETY: CMSG_DATA points behind the header just checked, within the control buffer.
-    let data = unsafe { libc::CMSG_DATA(header) }.cast::<libc::tpacket_auxdata>();
-    // JUSTIFICATION: as above.
-    // SAFETY: the kernel wrote a whole tpacket_auxdata there, of which any bytes are a valid value; the buffer has
-    // room for it, and an unaligned read does not ask how it lies.
-    let auxdata = unsafe { data.read_unaligned() };
-    if auxdata.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
-        return None;
+}
+
+impl VlanTag {
+    fn of(auxdata: &libc::tpacket_auxdata) -> Option<Self> {
+        if auxdata.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
+            return None;
+        }
+        let has_tpid = auxdata.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+        Some(Self { tpid: if has_tpid { auxdata.tp_vlan_tpid } else { 0x8100 }, tci: auxdata.tp_vlan_tci })
     }
-    let has_tpid = auxdata.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
-    Some(VlanTag { tpid: if has_tpid { auxdata.tp_vlan_tpid } else { 0x8100 }, tci: auxdata.tp_vlan_tci })
 }
 
 /// A constant of C's type `int` for a field that C declares short.
