@@ -95,40 +95,37 @@ fn receive(socket: &UnixDatagram) -> Vec<u8> {
 
 #[test]
 fn a_full_egress_stops_its_ingress_and_loses_nothing() {
-    for workers in [1, 2] {
-        let (first, sender, _) = pair("first");
-        let (second, receiver, _) = pair("second");
-        let bridge = Bridge::start(first, second, workers).expect("it starts");
-        // Far more than both socket pairs hold, so that the sender is held up through the bridge.
-        let count = 5000;
-        let feed = std::thread::spawn(move || {
-            for number in 0..count {
-                sender.send(&numbered(number)).expect("sent");
-            }
-            sender
-        });
-        let counters = &bridge.directions()[0].counters;
-        let mut seen = 0;
-        wait_until("the bridge is stuck", || {
-            let before = std::mem::replace(&mut seen, counters.frames_in.get());
-            seen > 0 && seen == before
-        });
-        assert!(!feed.is_finished(), "the sender waits for the receiver");
+    let (first, sender, _) = pair("first");
+    let (second, receiver, _) = pair("second");
+    let bridge = Bridge::start(first, second).expect("it starts");
+    // Far more than both socket pairs hold, so that the sender is held up through the bridge.
+    let count = 5000;
+    let feed = std::thread::spawn(move || {
         for number in 0..count {
-            assert_eq!(receive(&receiver), numbered(number), "with {workers} workers");
+            sender.send(&numbered(number)).expect("sent");
         }
-        feed.join().expect("the sender ends");
-        let counters = &bridge.directions()[0].counters;
-        wait_until("all is counted", || counters.frames_out.get() == u64::from(count));
-        assert_eq!(counters.frames_in.get(), u64::from(count));
+        sender
+    });
+    let counters = &bridge.directions()[0].counters;
+    let mut seen = 0;
+    wait_until("the bridge is stuck", || {
+        let before = std::mem::replace(&mut seen, counters.frames_in.get());
+        seen > 0 && seen == before
+    });
+    assert!(!feed.is_finished(), "the sender waits for the receiver");
+    for number in 0..count {
+        assert_eq!(receive(&receiver), numbered(number));
     }
+    feed.join().expect("the sender ends");
+    wait_until("all is counted", || counters.frames_out.get() == u64::from(count));
+    assert_eq!(counters.frames_in.get(), u64::from(count));
 }
 
 #[test]
 fn directions_do_not_hold_each_other_up() {
     let (first, left, _) = pair("first");
     let (second, right, _) = pair("second");
-    let bridge = Bridge::start(first, second, 1).expect("it starts");
+    let bridge = Bridge::start(first, second).expect("it starts");
     // Nobody reads on the right until that way is full.
     left.set_nonblocking(true).expect("non-blocking");
     let mut seen = 0;
@@ -147,7 +144,7 @@ fn directions_do_not_hold_each_other_up() {
 fn what_the_egress_refuses_is_done_in_software_for_that_very_frame() {
     let (first, sender, _) = pair("first");
     let (second, receiver, faults) = pair("second");
-    let bridge = Bridge::start(first, second, 1).expect("it starts");
+    let bridge = Bridge::start(first, second).expect("it starts");
     let counters = &bridge.directions()[0].counters;
     let recipe = Recipe { payload: (0..=255).cycle().take(5000).collect(), ..Recipe::default() };
     let built = recipe.begun();
@@ -188,7 +185,7 @@ fn what_the_egress_refuses_is_done_in_software_for_that_very_frame() {
 fn passing_faults_cost_one_frame_and_are_counted() {
     let (first, sender, from_faults) = pair("first");
     let (second, receiver, to_faults) = pair("second");
-    let bridge = Bridge::start(first, second, 2).expect("it starts");
+    let bridge = Bridge::start(first, second).expect("it starts");
     let counters = &bridge.directions()[0].counters;
     from_faults.undescribed.store(true, Relaxed);
     sender.send(&numbered(0)).expect("sent");
@@ -206,7 +203,7 @@ fn passing_faults_cost_one_frame_and_are_counted() {
 fn what_contradicts_itself_is_dropped_and_named() {
     let (first, sender, _) = pair("first");
     let (second, receiver, _) = pair("second");
-    let bridge = Bridge::start(first, second, 1).expect("it starts");
+    let bridge = Bridge::start(first, second).expect("it starts");
     let counters = &bridge.directions()[0].counters;
     let built = Recipe { payload: vec![7; 3000], ..Recipe::default() }.begun();
     let mut tunnel = built.virtio(1, 1000);

@@ -46,8 +46,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let stop = stop_signals().context("signals cannot be caught")?;
     let first = Nio::open(&arguments.first, arguments.offload)?;
     let second = Nio::open(&arguments.second, arguments.offload)?;
-    let workers = std::env::var("RUBRIDGE_WORKERS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
-    let bridge = Bridge::start(first, second, workers).context("the bridge cannot be started")?;
+    let bridge = Bridge::start(first, second).context("the bridge cannot be started")?;
 
     for direction in bridge.directions() {
         say(&Report::of(direction, arguments.offload).to_string());

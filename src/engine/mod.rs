@@ -4,6 +4,7 @@
 pub mod counters;
 mod direction;
 mod faults;
+mod linger;
 pub mod plan;
 mod worker;
 
@@ -24,7 +25,7 @@ pub struct Bridge {
     /// From the first NIO to the second, then back.
     directions: [DirectionInfo; 2],
     // The workers own what forwards.
-    workers: Vec<Worker>,
+    workers: [Worker; 2],
 }
 
 /// One direction of a bridge, seen from outside.
@@ -43,23 +44,23 @@ pub struct DirectionInfo {
 }
 
 impl Bridge {
-    /// Starts forwarding between `first` and `second`, on `workers` threads: 1, or 2 for one each way.
+    /// Starts forwarding between `first` and `second`, with a worker for each way
+    /// (docs/decisions/0004-a-worker-each-way.md).
     ///
     /// # Errors
     /// Where a thread cannot be started or a descriptor cannot be watched.
-    pub fn start(mut first: Nio, mut second: Nio, workers: usize) -> io::Result<Self> {
+    pub fn start(mut first: Nio, mut second: Nio) -> io::Result<Self> {
         first.ingress.hand_over(second.egress.features());
         second.ingress.hand_over(first.egress.features());
-        let workers: Vec<Worker> = (0..workers.clamp(1, 2)).map(Worker::start).collect::<io::Result<_>>()?;
+        let workers = [Worker::start(0)?, Worker::start(1)?];
         let (there, back) = (DirectionInfo::new(&first, &second), DirectionInfo::new(&second, &first));
         let (first_name, second_name) = (first.name, second.name);
         let halves = [
             ((first_name.clone(), first.ingress), (second_name.clone(), second.egress)),
             ((second_name, second.ingress), (first_name, first.egress)),
         ];
-        for ((index, (ingress, egress)), info) in halves.into_iter().enumerate().zip([&there, &back]) {
-            let direction = Direction::new(ingress, egress, Arc::clone(&info.counters));
-            workers[index % workers.len()].add(direction)?;
+        for (((ingress, egress), info), worker) in halves.into_iter().zip([&there, &back]).zip(&workers) {
+            worker.add(Direction::new(ingress, egress, Arc::clone(&info.counters)))?;
         }
         Ok(Self { directions: [there, back], workers })
     }

@@ -10,6 +10,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
 
 use super::direction::{Direction, Turn};
+use super::linger::Linger;
 
 const WAKE: Token = Token(usize::MAX);
 
@@ -88,16 +89,20 @@ struct Loop {
 impl Loop {
     fn run(mut self) {
         let mut events = Events::with_capacity(64);
+        let mut linger = Linger::new();
         loop {
             // Descriptors are announced once (edge-triggered), so unfinished directions need no event.
             let unfinished = self.slots.iter().any(|slot| slot.state == State::Ready);
-            let timeout = unfinished.then_some(Duration::ZERO);
+            let timeout = (unfinished || linger.look_again()).then_some(Duration::ZERO);
             if let Err(error) = self.poll.poll(&mut events, timeout) {
                 if error.kind() == io::ErrorKind::Interrupted {
                     continue;
                 }
                 tracing::error!(%error, "waiting for frames failed");
                 return;
+            }
+            if !events.is_empty() {
+                linger.work();
             }
             for event in &events {
                 if event.token() == WAKE {

@@ -21,9 +21,11 @@ pub fn sum_words(bytes: &[u8]) -> u64 {
     sum_words_portable(bytes)
 }
 
+/// # Safety
+/// The CPU must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn sum_words_avx2(bytes: &[u8]) -> u64 {
+unsafe fn sum_words_avx2(bytes: &[u8]) -> u64 {
     sum_words_portable(bytes)
 }
 

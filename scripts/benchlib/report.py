@@ -1,0 +1,197 @@
+"""Turns the bench's runs into figures people read: Markdown, an SVG chart, the demo's table."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from html import escape
+
+TITLES = {
+    "gro-in": "GRO-made frames, into the VM",
+    "gro-out": "GRO on, out of the VM",
+    "tso-in": "TSO frames, into the VM",
+    "tso-out": "TSO frames, out of the VM",
+    "off-in": "NIC offloads off, into the VM",
+    "off-out": "NIC offloads off, out of the VM",
+}
+LATENCIES = {"latency": "offloads on", "latency-off": "NIC offloads off"}
+DEMO_NAMES = {"kernel": "kernel bridge", "plain": "plain bridge", "rubridge": "rubridge"}
+
+
+def gbps(value: float) -> str:
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def microseconds(value: float | None) -> str:
+    return "no data" if value is None else f"{value:.0f}"
+
+
+def ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}" if value < 10 else f"{value:.0f}"
+
+
+def span(row: dict, form) -> str:
+    return "–" if row["min"] is None else f"{form(row['min'])} to {form(row['max'])}"
+
+
+def brief(figures: dict) -> str:
+    """One run in a few words, for the progress line."""
+    if "gbps" in figures:
+        return f"{gbps(figures['gbps'])} Gb/s"
+    if "median_us" in figures:
+        return "no data" if figures["median_us"] is None else f"{microseconds(figures['median_us'])} us"
+    return f"{figures['peak_rss_kib']} KiB, idle {figures['idle_cpu_percent']:.1f} % CPU"
+
+
+def summarise(runs: list[dict]) -> list[dict]:
+    """One row for each scenario and contestant; ratios are within a round, where a drifting machine cancels out."""
+    groups: dict[tuple, dict[int, dict]] = {}
+    for run in runs:
+        groups.setdefault((run["scenario"], run["contestant"]), {})[run["round"]] = run
+    rows = []
+    for (scenario, contestant), rounds in groups.items():
+        row = {"scenario": scenario, "contestant": contestant}
+        if scenario == "resources":
+            rows.append({**row, **{key: rounds[0][key] for key in ("peak_rss_kib", "idle_cpu_percent")}})
+            continue
+        key = "median_us" if scenario in LATENCIES else "gbps"
+        values = [run[key] for run in rounds.values() if run[key] is not None]
+        row["median"] = statistics.median(values) if values else None
+        row["min"], row["max"] = min(values, default=None), max(values, default=None)
+        for base in ("kernel", "plain"):
+            pairs = [(run[key], groups[scenario, base][turn][key]) for turn, run in rounds.items()]
+            ratios = [own / other for own, other in pairs if own is not None and other]
+            row[f"to_{base}"] = statistics.median(ratios) if ratios else None
+        if scenario in LATENCIES:
+            tails = [run["p99_us"] for run in rounds.values() if run["p99_us"] is not None]
+            row["p99"] = statistics.median(tails) if tails else None
+        else:
+            row["retransmits"] = statistics.median(run["retransmits"] for run in rounds.values())
+        rows.append(row)
+    return rows
+
+
+def table(header: str, rows: list[str]) -> list[str]:
+    """A Markdown table: names to the left, figures to the right; nothing at all without rows."""
+    if not rows:
+        return []
+    columns = header.count("|") - 1
+    return ["", header, "|---|" + "---:|" * (columns - 1), *rows]
+
+
+def markdown(machine: dict, settings: dict, rows: list[dict]) -> str:
+    lines = [
+        "# Benchmark results",
+        "",
+        f"{machine['date']}, commit {machine['commit']}, Linux {machine['kernel']}, {machine['cpu']}, "
+        f"iperf3 {machine['iperf3']}. One TCP stream; rounds: {settings['rounds']}, seconds of each run: "
+        f"{settings['seconds']}; the contestants take turns within each round. Figures are medians over the rounds, "
+        "the range is from the lowest to the highest; the ratios are medians of the ratios within each round. "
+        "`plain` is `rubridge --offload off`, one frame at a time.",
+    ]
+    for scenario, title in TITLES.items():
+        body = [
+            f"| {row['contestant']} | {gbps(row['median'])} | {span(row, gbps)} "
+            f"| {ratio(row['to_kernel'])} | {ratio(row['to_plain'])} | {row['retransmits']:.0f} |"
+            for row in rows if row["scenario"] == scenario
+        ]
+        if body:
+            lines += ["", f"## {title} (`{scenario}`)"]
+        lines += table("| | Gb/s | range | to kernel | to plain | TCP retransmits |", body)
+    for scenario, title in LATENCIES.items():
+        body = [
+            f"| {row['contestant']} | {microseconds(row['median'])} | {span(row, microseconds)} "
+            f"| {microseconds(row['p99'])} | {ratio(row['to_kernel'])} | {ratio(row['to_plain'])} |"
+            for row in rows if row["scenario"] == scenario
+        ]
+        if body:
+            trips = f"{settings['round_trips']} round trips of 8 KiB each way over one connection"
+            lines += ["", f"## Latency, {title} (`{scenario}`)", "", f"{trips}; less is better."]
+        lines += table("| | median µs | range | p99 µs | to kernel | to plain |", body)
+    body = [
+        f"| {row['contestant']} | {row['peak_rss_kib'] / 1024:.1f} MiB | {row['idle_cpu_percent']:.1f} % |"
+        for row in rows if row["scenario"] == "resources"
+    ]
+    if body:
+        lines += ["", "## Resources (`resources`)"]
+    lines += table("| | peak memory (RSS) | CPU while idle |", body)
+    return "\n".join(lines) + "\n"
+
+
+def demo(rows: list[dict]) -> str:
+    """The plain-text table of `scripts/demo`."""
+    figures = {(row["scenario"], row["contestant"]): gbps(row["median"]) for row in rows}
+    names = dict.fromkeys(row["contestant"] for row in rows)
+    lines = ["", "TCP between a NIC and a TAP, offloads on, Gb/s", ""]
+    lines.append(f"{'':14}{'into the VM':>13}{'out of the VM':>15}")
+    for name in names:
+        into, out = figures["gro-in", name], figures["gro-out", name]
+        lines.append(f"{DEMO_NAMES.get(name, name):14}{into:>13}{out:>15}")
+    lines += ["", "plain bridge: rubridge --offload off, one frame at a time, frames unchanged"]
+    return "\n".join(lines)
+
+
+# The chart brings its own light card, so that it reads the same on a light and on a dark page.
+COLOURS = ("#8c959f", "#d4a72c", "#0969da", "#8250df", "#1a7f37", "#cf222e")
+LEFT, TOP, PLOT_WIDTH, PLOT_HEIGHT = 56, 76, 820, 260
+CARD_WIDTH, CARD_HEIGHT = LEFT + PLOT_WIDTH + 24, TOP + PLOT_HEIGHT + 40
+STYLE = (
+    "text{font:12px system-ui,sans-serif;fill:#424a53}"
+    ".title{font-size:16px;font-weight:600;fill:#1f2328}"
+    ".value{font-size:10px}"
+)
+
+
+def nice_step(top: float) -> float:
+    """The distance of the grid lines: 1, 2, 5 or 10 times a power of ten, such that at most six fit below `top`."""
+    power = 10.0 ** math.floor(math.log10(top / 6))
+    return next(power * factor for factor in (1, 2, 5, 10) if top <= 6 * power * factor)
+
+
+def svg(rows: list[dict]) -> str:
+    """Grouped bars of the median throughput, with a whisker from the lowest to the highest round."""
+    bars = {(row["scenario"], row["contestant"]): row for row in rows if row["scenario"] in TITLES}
+    scenarios = [name for name in TITLES if any(scenario == name for scenario, _ in bars)]
+    contestants = list(dict.fromkeys(contestant for _, contestant in bars))
+    top = max((row["max"] for row in bars.values()), default=0) or 1
+    step = nice_step(top)
+    scale = PLOT_HEIGHT / (top * 1.08)
+    floor = TOP + PLOT_HEIGHT
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {CARD_WIDTH} {CARD_HEIGHT}" width="{CARD_WIDTH}" '
+        f'height="{CARD_HEIGHT}" role="img" aria-label="TCP throughput by scenario"><style>{STYLE}</style>'
+        f'<rect x=".5" y=".5" width="{CARD_WIDTH - 1}" height="{CARD_HEIGHT - 1}" rx="8" fill="white" stroke="silver"/>',
+        '<text class="title" x="24" y="32">TCP throughput, one stream, Gb/s (more is better)</text>',
+    ]
+    for index, name in enumerate(contestants):
+        x = 24 + sum(34 + 7 * len(earlier) for earlier in contestants[:index])
+        parts.append(f'<rect x="{x}" y="47" width="12" height="12" rx="2" fill="{colour(index)}"/>')
+        parts.append(f'<text x="{x + 18}" y="57">{escape(name)}</text>')
+    for line in range(int(top * 1.08 / step) + 1):
+        y = floor - line * step * scale
+        parts.append(f'<path d="M{LEFT} {y:.1f}h{PLOT_WIDTH}" stroke="#d8dee4"/>')
+        parts.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{line * step:g}</text>')
+
+    group_width = PLOT_WIDTH / max(len(scenarios), 1)
+    slot = min(group_width * 0.88 / max(len(contestants), 1), 44)
+    for group, scenario in enumerate(scenarios):
+        middle = LEFT + group_width * (group + 0.5)
+        parts.append(f'<text x="{middle:.1f}" y="{floor + 22}" text-anchor="middle">{scenario}</text>')
+        for index, name in enumerate(contestants):
+            row = bars[scenario, name]
+            x = middle + slot * (index - len(contestants) / 2)
+            centre, height = x + slot / 2, row["median"] * scale
+            low, high = floor - row["min"] * scale, floor - row["max"] * scale
+            parts.append(
+                f'<rect x="{x + 2:.1f}" y="{floor - height:.1f}" width="{slot - 4:.1f}" height="{height:.1f}" rx="2" '
+                f'fill="{colour(index)}"/>'
+                f'<path d="M{centre:.1f} {low:.1f}V{high:.1f}" stroke="#1f2328" stroke-opacity=".6"/>'
+                f'<text class="value" x="{centre:.1f}" y="{high - 5:.1f}" text-anchor="middle">'
+                f'{gbps(row["median"])}</text>'
+            )
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def colour(index: int) -> str:
+    return COLOURS[index % len(COLOURS)]
