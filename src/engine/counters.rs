@@ -2,7 +2,22 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::plan::WireSize;
+/// A number of frames on the wire and their length in all, in bytes from the Ethernet header on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WireSize {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl WireSize {
+    /// One frame as it is.
+    #[must_use]
+    pub fn one(frame: &[u8]) -> Self {
+        Self { frames: 1, bytes: frame.len() as u64 }
+    }
+}
 
 /// Why a frame was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

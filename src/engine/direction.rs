@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 
-use super::counters::{Counters, DropReason};
+use super::counters::{Counters, DropReason, WireSize};
 use super::faults::{LogGate, ReceiveFault, SendFault, Trust};
-use super::plan::{Plan, Planned, WireSize, plan};
+use super::plan::{Plan, Planned, plan};
 use crate::nio::{Egress, Frame, Ingress, ReceiveError};
 use crate::wire::offload::{Features, Offload};
 use crate::wire::segment::Cutter;
@@ -175,11 +175,11 @@ impl Direction {
                         }
                         continue;
                     }
-                    SendFault::Metadata(reason) if offload != Offload::default() => {
+                    SendFault::Refused(reason) if metadata_is_at_fault(reason, offload) => {
                         self.fall_back(offload, size, reason, &error);
                         continue;
                     }
-                    SendFault::Metadata(reason) | SendFault::Lost(reason) => {
+                    SendFault::Refused(reason) | SendFault::Lost(reason) => {
                         self.counters.drop_frames(reason, size.frames);
                         self.log_send(&error, reason);
                     }
@@ -242,4 +242,10 @@ impl Direction {
             tracing::warn!(nio = self.to, %error, held_back, reason = reason.name(), "a frame was dropped");
         }
     }
+}
+
+/// Whether a frame that was refused may be taken without its metadata: a super-frame in pieces, even if it was
+/// too big; another frame only if it was not.
+fn metadata_is_at_fault(reason: DropReason, offload: Offload) -> bool {
+    offload.super_frame.is_some() || (offload.checksum.is_some() && reason != DropReason::TooBig)
 }

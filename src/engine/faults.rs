@@ -12,8 +12,8 @@ pub(super) enum SendFault {
     Later,
     /// It can be sent at once.
     Again,
-    /// The metadata may be at fault: it can be tried without.
-    Metadata(DropReason),
+    /// It was refused; if for its metadata, it can be tried without.
+    Refused(DropReason),
     /// It is lost.
     Lost(DropReason),
 }
@@ -23,8 +23,8 @@ impl SendFault {
         match error.raw_os_error() {
             Some(libc::EAGAIN) => Self::Later,
             Some(libc::EINTR) => Self::Again,
-            Some(libc::EMSGSIZE) => Self::Metadata(DropReason::TooBig),
-            Some(libc::EINVAL | libc::EOPNOTSUPP | libc::EPROTONOSUPPORT) => Self::Metadata(DropReason::Refused),
+            Some(libc::EMSGSIZE) => Self::Refused(DropReason::TooBig),
+            Some(libc::EINVAL | libc::EOPNOTSUPP | libc::EPROTONOSUPPORT) => Self::Refused(DropReason::Refused),
             Some(libc::ENOBUFS | libc::ENOMEM) => Self::Lost(DropReason::NoBuffers),
             // A TAP that is down answers EIO (drivers/net/tun.c).
             Some(libc::ENETDOWN | libc::EIO) => Self::Lost(DropReason::LinkDown),

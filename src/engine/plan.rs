@@ -5,7 +5,7 @@ use crate::wire::offload::{Features, Offload, PartialChecksum, SuperFrame, Super
 use crate::wire::segment::{self, Cutter, segment_count};
 use crate::wire::{ETHERNET_LEN, VLAN_TAG_LEN};
 
-use super::counters::DropReason;
+use super::counters::{DropReason, WireSize};
 
 /// A frame's way to the egress.
 #[derive(Debug)]
@@ -27,29 +27,6 @@ pub struct Planned {
     pub output: WireSize,
     /// A checksum was finished in software.
     pub finished: bool,
-}
-
-/// A number of frames on the wire and their length in all, in bytes from the Ethernet header on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct WireSize {
-    /// Frames.
-    pub frames: u64,
-    /// Bytes.
-    pub bytes: u64,
-}
-
-impl WireSize {
-    /// One frame as it is.
-    #[must_use]
-    pub fn one(frame: &[u8]) -> Self {
-        Self { frames: 1, bytes: frame.len() as u64 }
-    }
-
-    /// A super-frame's pieces, each with the headers.
-    fn pieces(frame: &[u8], headers: &Headers, segment_size: u16) -> Self {
-        let frames = segment_count(frame.len() - headers.payload_at, segment_size) as u64;
-        Self { frames, bytes: frame.len() as u64 + (frames - 1) * headers.payload_at as u64 }
-    }
 }
 
 /// Plans `frame` for an egress that takes `features` as they are and packets of at most `mtu` bytes, and does
@@ -96,9 +73,9 @@ fn plan_super_frame(
         return Err(DropReason::Unsupported);
     }
 
-    let input = WireSize::pieces(frame, &headers, super_frame.segment_size);
+    let input = pieces(frame, &headers, super_frame.segment_size);
     let segment_size = fitting_size(frame, &headers, super_frame, mtu)?;
-    let output = WireSize::pieces(frame, &headers, segment_size);
+    let output = pieces(frame, &headers, segment_size);
     let single = output.frames == 1;
     if single || features.take(&super_frame) {
         if offload.checksum.is_none() {
@@ -115,6 +92,12 @@ fn plan_super_frame(
     }
     let cutter = Cutter::new(frame, headers, segment_size, offload.checksum.is_some(), super_frame.accurate_ecn);
     Ok(Planned { plan: Plan::Cut(cutter), input, output, finished: true })
+}
+
+/// A super-frame's pieces, each with the headers.
+fn pieces(frame: &[u8], headers: &Headers, segment_size: u16) -> WireSize {
+    let frames = segment_count(frame.len() - headers.payload_at, segment_size) as u64;
+    WireSize { frames, bytes: frame.len() as u64 + (frames - 1) * headers.payload_at as u64 }
 }
 
 fn check_kind(kind: SuperFrameKind, headers: &Headers) -> Result<(), DropReason> {
