@@ -31,5 +31,11 @@ fn pass(mut frame: Vec<u8>) -> Option<Planned> {
     plan(black_box(&mut frame), super_frame::OFFLOAD, Features::ALL, Some(1500)).ok()
 }
 
-library_benchmark_group!(name = per_frame, benchmarks = [checksum, cut, pass]);
+#[library_benchmark]
+#[bench::forty_five(super_frame::pieces(45 * 1448))]
+fn merge(pieces: Vec<Vec<u8>>) -> usize {
+    super_frame::merge(black_box(&pieces), &mut Vec::with_capacity(70_000))
+}
+
+library_benchmark_group!(name = per_frame, benchmarks = [checksum, cut, pass, merge]);
 main!(library_benchmark_groups = per_frame);

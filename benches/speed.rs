@@ -30,5 +30,14 @@ fn cut(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, checksum, cut);
+fn merge(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("merge");
+    let pieces = super_frame::pieces(45 * 1448);
+    let mut room = Vec::with_capacity(70_000);
+    assert_eq!(super_frame::merge(&pieces, &mut room), 66 + 45 * 1448, "all of them are merged");
+    group.throughput(Throughput::Bytes(45 * 1448));
+    group.bench_function("45 segments", |bencher| bencher.iter(|| super_frame::merge(&pieces, &mut room)));
+}
+
+criterion_group!(benches, checksum, cut, merge);
 criterion_main!(benches);

@@ -1,5 +1,7 @@
 //! The kernel as oracle: what it makes of a super-frame is what we must make of it, bit by bit.
 
+use nix::sys::signal::Signal;
+
 use crate::lab::frames::{Built, Random, Recipe, virtio};
 use crate::lab::{Namespace, Rubridge, WireTap, stay_on_one_cpu};
 
@@ -210,4 +212,44 @@ fn assert_whole(pieces: &[Vec<u8>], built: &Built, recipe: &Recipe) {
         }
         assert_eq!(*piece, packet.finished().bytes, "as built by hand");
     }
+}
+
+#[test]
+fn the_kernel_cuts_what_we_merged_into_the_frames_it_was_made_of() {
+    stay_on_one_cpu();
+    let [outside, bridge] = [(); 2].map(|()| Namespace::new());
+    outside.veth("l0", &bridge, "l1");
+    outside.veth("r0", &bridge, "r1");
+    bridge.ethtool("r1", "tso off gso off tx off");
+    let program = Rubridge::start(&bridge, "linux_raw:l1 linux_raw:r1");
+    let (left, mut right) = (WireTap::new(&outside, "l0"), WireTap::new(&outside, "r0"));
+    let mut random = Random(23);
+    let mut sent = Vec::new();
+    // While the program stands still, whole bursts are waiting for it.
+    program.signal(Signal::SIGSTOP);
+    for burst in 0..60 {
+        let mut recipe = random_recipe(&mut random, burst % 2 == 1, false);
+        recipe.identification = random.one_of(&[0, 0xfffd]);
+        let size = 1 + random.below(1300);
+        for _ in 0..1 + random.below(6) {
+            let short = random.chance(5);
+            recipe.payload = random.bytes(if short { 1 + size / 2 } else { size });
+            recipe.tcp_flags = if random.chance(6) { 0x18 } else { 0x10 };
+            let frame = recipe.finished().bytes;
+            left.send_plain(&frame);
+            sent.push(frame);
+            recipe.sequence = recipe.sequence.wrapping_add(u32::try_from(recipe.payload.len()).expect("short"));
+            recipe.identification = recipe.identification.wrapping_add(1);
+        }
+    }
+    left.send_plain(&WireTap::mark(1));
+    program.signal(Signal::SIGCONT);
+    let heard = right.until_mark(1);
+    assert_eq!(heard.len(), sent.len());
+    for (index, (heard, sent)) in heard.iter().zip(&sent).enumerate() {
+        assert_eq!(heard.header[..2], [0, 0], "the kernel finished frame {index}");
+        assert_eq!(heard.frame, *sent, "frame {index}");
+    }
+    let merged = program.stop(Signal::SIGINT).number("linux_raw:l1", "{} merged");
+    assert!(merged > 20, "{merged} bursts were merged");
 }

@@ -226,3 +226,56 @@ fn what_contradicts_itself_is_dropped_and_named() {
     sender.send(&numbered(9)).expect("sent");
     assert_eq!(receive(&receiver), numbered(9));
 }
+
+/// A finished TCP segment as the kernel of a sender would have cut it, number `index` of its stream.
+fn segment(index: u16, payload: &[u8], flags: u8) -> Vec<u8> {
+    let recipe = Recipe {
+        identification: index,
+        sequence: 1000 * u32::from(index),
+        tcp_flags: flags,
+        payload: payload.to_vec(),
+        ..Recipe::default()
+    };
+    [&[0; 10], &recipe.finished().bytes[..]].concat()
+}
+
+#[test]
+fn segments_that_have_arrived_are_merged_and_the_rest_keeps_its_place() {
+    const ACK: u8 = 0x10;
+    const ACK_PSH: u8 = 0x18;
+    let payload: Vec<u8> = (0..=255).cycle().take(1000).collect();
+    let (first, sender, _) = pair("first");
+    let (second, receiver, _) = pair("second");
+    // All are there before the bridge begins to read.
+    let frames = [
+        segment(0, &payload, ACK),
+        segment(1, &payload, ACK),
+        segment(2, &payload[..10], ACK),
+        numbered(1),
+        segment(4, &payload, ACK),
+        segment(5, &payload, ACK_PSH),
+        segment(6, &payload, ACK),
+    ];
+    for frame in &frames {
+        sender.send(frame).expect("sent");
+    }
+    let bridge = Bridge::start(first, second).expect("it starts");
+    let merged = |count: u16, start: u16, bytes: usize| {
+        let heard = receive(&receiver);
+        assert_eq!((heard[0], heard[1]), (1, 1), "a super-frame of TCP over IPv4");
+        assert_eq!(heard[4..6], 1000u16.to_ne_bytes());
+        assert_eq!(heard[10 + 18..10 + 20], start.to_be_bytes(), "the identification of the first");
+        let sent: Vec<u8> = (0..count).flat_map(|_| payload.iter().copied()).take(bytes).collect();
+        assert_eq!(heard[10 + 54..], sent);
+    };
+    merged(3, 0, 2010);
+    assert_eq!(receive(&receiver), frames[3]);
+    merged(2, 4, 2000);
+    // The last one is not held back for others to come.
+    assert_eq!(receive(&receiver), frames[6]);
+    let counters = &bridge.directions()[0].counters;
+    wait_until("all is counted", || counters.frames_out.get() == 7);
+    assert_eq!((counters.frames_in.get(), counters.merged.get(), counters.passed.get()), (7, 2, 2));
+    assert_eq!(counters.bytes_in.get(), frames.iter().map(|frame| frame.len() as u64 - 10).sum::<u64>());
+    assert_eq!(counters.bytes_out.get(), counters.bytes_in.get());
+}

@@ -1,8 +1,9 @@
 //! rubridge: a userspace bridge between NICs and TAPs that leaves every offload on.
 //!
 //! A frame travels one way: an ingress of [`nio`] reads it with the metadata the kernel keeps beside it
-//! ([`wire::offload`]), [`engine::plan`] decides what the egress needs, [`wire::segment`] cuts where the
-//! egress cannot take a super-frame, and an egress of [`nio`] writes it. [`sys`] is the only place that
+//! ([`wire::offload`]), [`wire::coalesce`] appends the segments that have arrived behind it, [`engine::plan`]
+//! decides what the egress needs, [`wire::segment`] cuts where it cannot take a super-frame, and an egress of
+//! [`nio`] writes it. [`sys`] is the only place that
 //! talks to the kernel and the only one that may use `unsafe`.
 
 pub mod cli;

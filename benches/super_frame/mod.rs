@@ -1,6 +1,7 @@
 //! A super-frame to measure with.
 
 use rubridge::engine::plan::{Plan, plan};
+use rubridge::wire::coalesce::Merger;
 use rubridge::wire::offload::{Features, Offload, PartialChecksum, SuperFrame, SuperFrameKind};
 
 /// What a kernel says of [`tcp4`].
@@ -29,4 +30,28 @@ pub(crate) fn cut(frame: &mut [u8]) -> usize {
     let Ok(planned) = plan(frame, OFFLOAD, Features::NONE, Some(1500)) else { return 0 };
     let Plan::Cut(mut cutter) = planned.plan else { return 0 };
     std::iter::from_fn(|| cutter.next_segment(frame)).map(|piece| piece.len()).sum()
+}
+
+/// Its pieces, as they come from a NIC that merges nothing.
+pub(crate) fn pieces(payload: usize) -> Vec<Vec<u8>> {
+    let mut frame = tcp4(payload);
+    let Ok(Plan::Cut(mut cutter)) = plan(&mut frame, OFFLOAD, Features::NONE, Some(1500)).map(|planned| planned.plan)
+    else {
+        return Vec::new();
+    };
+    std::iter::from_fn(|| cutter.next_segment(&mut frame).map(|piece| frame[piece].to_vec())).collect()
+}
+
+/// Merges pieces into `room`, and returns the length of what comes out.
+pub(crate) fn merge(pieces: &[Vec<u8>], room: &mut Vec<u8>) -> usize {
+    let Some((first, rest)) = pieces.split_first() else { return 0 };
+    room.clear();
+    room.extend_from_slice(first);
+    let Some(mut merger) = Merger::begin(room, Offload::default(), Features::ALL) else { return 0 };
+    for next in rest {
+        let Some(payload) = merger.follow(room, next, Offload::default()) else { return 0 };
+        room.extend_from_slice(payload);
+    }
+    let _ = merger.complete(room, Offload::default());
+    room.len()
 }

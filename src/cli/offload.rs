@@ -18,8 +18,11 @@ pub(super) fn parse(text: &str) -> Result<Mode, String> {
             "no-tso6" => &mut features.tso6,
             "no-ecn" => &mut features.ecn,
             "no-uso" => &mut features.uso,
+            "no-merge" => &mut features.merge,
             other => {
-                return Err(format!("'{other}' is none of auto, off, no-csum, no-tso4, no-tso6, no-ecn, no-uso"));
+                return Err(format!(
+                    "'{other}' is none of auto, off, no-csum, no-tso4, no-tso6, no-ecn, no-uso, no-merge"
+                ));
             }
         };
         *feature = false;

@@ -47,6 +47,9 @@ impl Display for Report<'_> {
         if !features.ecn && !pass.is_empty() {
             write!(out, ", those with CWR are cut")?;
         }
+        if features.merge && (features.tso4 || features.tso6) {
+            write!(out, "; TCP segments that follow each other are merged")?;
+        }
         let checksums = if features.checksum { "pass as they are" } else { "are finished" };
         write!(out, "; unfinished checksums {checksums}")
     }
@@ -106,11 +109,11 @@ pub(super) fn rates(
 pub(super) fn totals(directions: &[DirectionInfo; 2], elapsed: Duration) -> String {
     let mut block = format!("totals after {:.1} s, in frames as on the wire:", elapsed.as_secs_f64());
     for DirectionInfo { from, to, counters, .. } in directions {
-        let Counters { frames_in, bytes_in, frames_out, bytes_out, passed, cut, finished, fallbacks, .. } =
+        let Counters { frames_in, bytes_in, frames_out, bytes_out, passed, merged, cut, finished, fallbacks, .. } =
             &***counters;
         let _ = write!(
             block,
-            "\n{from} -> {to}: in {} frames {} bytes, out {} frames {} bytes; super-frames {} whole {} cut; \
+            "\n{from} -> {to}: in {} frames {} bytes, out {} frames {} bytes; super-frames {} whole {} cut {} merged; \
              checksums finished {}; fallbacks {}",
             frames_in.get(),
             bytes_in.get(),
@@ -118,6 +121,7 @@ pub(super) fn totals(directions: &[DirectionInfo; 2], elapsed: Duration) -> Stri
             bytes_out.get(),
             passed.get(),
             cut.get(),
+            merged.get(),
             finished.get(),
             fallbacks.get(),
         );

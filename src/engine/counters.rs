@@ -109,6 +109,8 @@ pub struct Counters {
     pub bytes_out: Counter,
     /// Super-frames sent whole.
     pub passed: Counter,
+    /// Super-frames merged here from single frames; sent whole, they count there too.
+    pub merged: Counter,
     /// Super-frames cut.
     pub cut: Counter,
     /// Frames, pieces not included, whose checksum was finished in software.

@@ -11,10 +11,11 @@ use super::counters::{Counters, DropReason, WireSize};
 use super::faults::{LogGate, ReceiveFault, SendFault, Trust};
 use super::plan::{Plan, Planned, plan};
 use crate::nio::{Egress, Frame, Ingress, ReceiveError};
+use crate::wire::coalesce::Merger;
 use crate::wire::offload::{Features, Offload};
 use crate::wire::segment::Cutter;
 
-/// Frames handled before another direction gets its turn. Small, so that acknowledgements of the other
+/// Frames, or super-frames, sent before another direction gets its turn. Small, so that acknowledgements of the other
 /// direction do not wait behind a long burst.
 const FRAMES_PER_TURN: usize = 16;
 
@@ -38,7 +39,11 @@ pub(super) struct Direction {
     egress: Box<dyn Egress>,
     features: Features,
     mtu: Option<u32>,
+    /// The frame to send next, or that is in flight.
     frame: Frame,
+    /// The frame behind it, where one has been read already.
+    next: Frame,
+    next_is_read: bool,
     in_flight: Option<InFlight>,
     trust: Trust,
     counters: Arc<CachePadded<Counters>>,
@@ -69,6 +74,8 @@ impl Direction {
             ingress,
             egress,
             frame: Frame::default(),
+            next: Frame::default(),
+            next_is_read: false,
             in_flight: None,
             trust: Trust::default(),
             counters,
@@ -103,16 +110,42 @@ impl Direction {
             if !self.send() {
                 return Turn::Blocked;
             }
-            match self.ingress.receive(&mut self.frame) {
-                Ok(()) => self.prepare(),
-                Err(error) => {
-                    if let Some(end) = self.not_received(&error) {
-                        return end;
-                    }
+            if std::mem::take(&mut self.next_is_read) {
+                std::mem::swap(&mut self.frame, &mut self.next);
+            } else if let Err(error) = self.ingress.receive(&mut self.frame) {
+                match self.not_received(&error) {
+                    Some(end) => return end,
+                    None => continue,
                 }
+            }
+            let end = self.merge();
+            self.prepare();
+            if let Some(end) = end {
+                return if self.send() { end } else { Turn::Blocked };
             }
         }
         if self.send() { Turn::Unfinished } else { Turn::Blocked }
+    }
+
+    /// Appends the segments that follow the frame just received, as far as they have arrived: nothing waits
+    /// for more to come. Returns how the turn ends where it does.
+    fn merge(&mut self) -> Option<Turn> {
+        let offload = self.frame.offload;
+        let mut merger = Merger::begin(self.frame.bytes(), offload, self.features)?;
+        let end = loop {
+            if let Err(error) = self.ingress.receive(&mut self.next) {
+                break self.not_received(&error);
+            }
+            let offload = self.next.offload;
+            let Some(payload) = merger.follow(self.frame.bytes(), self.next.bytes(), offload) else {
+                self.next_is_read = true;
+                break None;
+            };
+            self.frame.append(payload);
+        };
+        self.counters.merged.add(u64::from(merger.has_merged()));
+        self.frame.offload = merger.complete(self.frame.bytes(), offload);
+        end
     }
 
     /// Plans the frame just received.

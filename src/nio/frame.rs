@@ -72,6 +72,14 @@ impl Frame {
         self.offload = self.offload.behind_tag();
     }
 
+    /// Appends payload to the frame, as far as it fits: all of it, up to [`MAX_FRAME_LEN`].
+    pub fn append(&mut self, payload: &[u8]) {
+        let space = &mut self.buffer[self.end..];
+        let len = payload.len().min(space.len());
+        space[..len].copy_from_slice(&payload[..len]);
+        self.end += len;
+    }
+
     /// The frame from its Ethernet header on.
     #[must_use]
     pub fn bytes(&mut self) -> &mut [u8] {

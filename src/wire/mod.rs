@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod checksum;
+pub mod coalesce;
 pub mod headers;
 pub mod offload;
 pub mod segment;

@@ -69,13 +69,15 @@ pub struct Features {
     pub ecn: bool,
     /// UDP super-frames.
     pub uso: bool,
+    /// TCP segments that follow each other are worth merging: one super-frame costs less than they do.
+    pub merge: bool,
 }
 
 impl Features {
     /// Everything.
-    pub const ALL: Self = Self { checksum: true, tso4: true, tso6: true, ecn: true, uso: true };
+    pub const ALL: Self = Self { checksum: true, tso4: true, tso6: true, ecn: true, uso: true, merge: true };
     /// Nothing: finished frames of wire size alone.
-    pub const NONE: Self = Self { checksum: false, tso4: false, tso6: false, ecn: false, uso: false };
+    pub const NONE: Self = Self { checksum: false, tso4: false, tso6: false, ecn: false, uso: false, merge: false };
 
     /// Whether `super_frame` can be passed on whole.
     #[must_use]
@@ -87,18 +89,6 @@ impl Features {
             SuperFrameKind::Udp => self.uso,
         };
         self.checksum && kind && (self.ecn || !super_frame.ecn)
-    }
-
-    /// What both have.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            checksum: self.checksum && other.checksum,
-            tso4: self.tso4 && other.tso4,
-            tso6: self.tso6 && other.tso6,
-            ecn: self.ecn && other.ecn,
-            uso: self.uso && other.uso,
-        }
     }
 }
 

@@ -16,10 +16,10 @@ use super::headers::{Headers, IpVersion, Transport};
 use super::offload::PartialChecksum;
 use super::{read_u16, write_u16};
 
-const TCP_FLAGS: usize = 13;
-const TCP_FIN: u8 = 0x01;
-const TCP_PSH: u8 = 0x08;
-const TCP_CWR: u8 = 0x80;
+pub(super) const TCP_FLAGS: usize = 13;
+pub(super) const TCP_FIN: u8 = 0x01;
+pub(super) const TCP_PSH: u8 = 0x08;
+pub(super) const TCP_CWR: u8 = 0x80;
 
 /// Cuts one super-frame. It holds no reference to the frame, so a caller can keep both between two sends.
 #[derive(Debug, Clone)]
@@ -200,7 +200,7 @@ fn finish_crc32c(frame: &mut [u8], start: usize, field: usize) -> Result<(), Out
     Ok(())
 }
 
-fn pseudo_header(frame: &[u8], headers: &Headers) -> Sum {
+pub(super) fn pseudo_header(frame: &[u8], headers: &Headers) -> Sum {
     Sum::default().bytes(headers.addresses(frame)).number(u16::from(headers.transport.protocol()))
 }
 
@@ -210,7 +210,7 @@ fn never_zero(transport: Transport, checksum: u16) -> u16 {
 }
 
 /// A length as the headers' 16-bit fields hold it.
-fn length_field(length: usize) -> u16 {
+pub(super) fn length_field(length: usize) -> u16 {
     u16::try_from(length).unwrap_or(u16::MAX)
 }
 
