@@ -172,6 +172,50 @@ fn what_the_host_itself_sends_is_bridged_and_nothing_comes_back() {
     assert!(bridged.iter().any(|heard| heard.frame.ends_with(b"from the host")), "{bridged:?}");
 }
 
+/// When the kernel cuts what we sent, it forgets of most pieces that they are ours.
+#[test]
+fn super_frames_that_the_kernel_cuts_on_their_way_out_do_not_come_back() {
+    let mut wires = wires("", 1500);
+    let [_, bridge] = &wires.namespaces;
+    let mut number = 0;
+    let mut check = |what: &str| {
+        for (v6, udp, gso_type) in [(false, false, 1), (true, false, 4), (false, true, 5)] {
+            number += 1;
+            let recipe = Recipe { v6, udp, payload: Random(6).bytes(60_000), ..Recipe::default() };
+            let built = recipe.begun();
+            wires.left.send(&built.virtio(gso_type, 1000), &built.bytes);
+            wires.left.send_plain(&WireTap::mark(number));
+            let there: usize = wires.right.until_mark(number).iter().map(|heard| heard.frame.len()).sum();
+            assert!(there > 60_000, "{what}: it arrives");
+            wires.right.send_plain(&WireTap::mark(number));
+            let back = wires.left.until_mark(number);
+            assert!(back.is_empty(), "{what}, type {gso_type}: {} frames came back", back.len());
+        }
+    };
+    check("with every offload on");
+    bridge.ethtool("r1", "tx-udp-segmentation off tso off");
+    check("cut by the kernel");
+    bridge.ethtool("r1", "tx-udp-segmentation on tso on");
+    bridge.ip("link set r1 gso_max_size 40000");
+    check("cut by the kernel to half its size");
+}
+
+#[test]
+fn datagrams_too_large_for_the_egress_are_dropped_and_counted() {
+    let mut wires = wires("", 9000);
+    let [outside, bridge] = &wires.namespaces;
+    drop(wires.program);
+    outside.ip("link set r0 mtu 1500");
+    bridge.ip("link set r1 mtu 1500");
+    wires.program = Rubridge::start(bridge, "linux_raw:l1 linux_raw:r1");
+    let built = Recipe { udp: true, payload: vec![1; 10_000], ..Recipe::default() }.begun();
+    wires.left.send(&built.virtio(5, 4000), &built.bytes);
+    wires.left.send_plain(&WireTap::mark(1));
+    assert!(wires.right.until_mark(1).is_empty());
+    let totals = wires.program.stop(Signal::SIGINT);
+    assert_eq!(totals.number("linux_raw:l1", "dropped too_big {}"), 3);
+}
+
 #[test]
 fn a_link_that_goes_down_and_up_again_is_forwarded_again() {
     let mut wires = wires("", 1500);

@@ -1,16 +1,17 @@
 //! The `tap` NIO: what it leaves behind, and what it finds.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::os::unix::fs::FileTypeExt;
 
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use tun_tap::{Iface, Mode as TapMode};
 
 use crate::lab::frames::{Random, Recipe};
-use crate::lab::{Namespace, Rubridge, WireTap, stay_on_one_cpu, wait_until};
+use crate::lab::{Namespace, Rubridge, WireTap, stay_on_one_cpu};
 
 /// A wire into a bridge between `linux_raw:nic0` and a TAP, whose other side is in a namespace of its own.
 struct Lab {
@@ -163,7 +164,7 @@ fn the_character_device_of_a_macvtap_works() {
     host.ip("link add link base0 name mv0 type macvtap mode passthru");
     host.ip("link set mv0 up");
     // Such devices appear in the machine's /dev, numbered across all namespaces, if anywhere.
-    let sysfs = host.run(|| mounted_sysfs_numbers("mv0"));
+    let sysfs = host.run(|| device_numbers("mv0"));
     let path = std::env::temp_dir().join(format!("rubridge-test-tap-{}", std::process::id()));
     mknod(&path, SFlag::S_IFCHR, Mode::S_IRUSR | Mode::S_IWUSR, makedev(sysfs.0, sysfs.1)).expect("a device node");
     assert!(fs::metadata(&path).expect("there").file_type().is_char_device());
@@ -181,27 +182,50 @@ fn the_character_device_of_a_macvtap_works() {
     drop(program);
 }
 
-/// Device numbers of a macvtap's character device, by a sysfs of this thread's own namespace.
-fn mounted_sysfs_numbers(interface: &str) -> (u64, u64) {
-    let output = std::process::Command::new("unshare")
-        .args(["--mount", "sh", "-c"])
-        .arg(format!("mount -t sysfs none /sys && cat /sys/class/net/{interface}/tap*/dev"))
-        .output()
-        .expect("unshare, of the package util-linux");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let numbers = text.trim().split_once(':').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-    numbers.unwrap_or_else(|| panic!("no device numbers: {output:?}"))
+/// Device numbers of a macvtap's character device.
+fn device_numbers(interface: &str) -> (u64, u64) {
+    mount_own_sysfs();
+    let mut entries = fs::read_dir(format!("/sys/class/net/{interface}")).expect("the interface in sysfs").flatten();
+    let tap = entries.find(|entry| entry.file_name().to_string_lossy().starts_with("tap")).expect("its tap device");
+    let text = fs::read_to_string(tap.path().join("dev")).expect("its numbers");
+    let (major, minor) = text.trim().split_once(':').expect("major:minor");
+    (major.parse().expect("a number"), minor.parse().expect("a number"))
 }
 
 #[test]
-fn a_tap_that_is_deleted_ends_nothing_else() {
+fn a_tap_that_is_deleted_does_not_end_the_program() {
     let lab = lab();
-    let program = lab.start("gone0", "");
+    let mut program = lab.start("gone0", "--stats 1");
     lab.bridge.ip("link del gone0");
     lab.wire.send_plain(&WireTap::mark(1));
-    let status = || fs::read_to_string(format!("/proc/{}/status", program.id()));
-    wait_until("the frame is handled", || status().is_ok_and(|text| text.contains("State:\tS")));
-    assert_ne!(status().err().map(|error| error.kind()), Some(ErrorKind::NotFound));
+    let dropped = |line: &str| line.split(" | ").next().is_some_and(|there| there.trim_end().ends_with("dropped/s 1"));
+    while !dropped(&program.line()) {}
     let totals = program.stop(Signal::SIGINT);
     assert!(totals.number("linux_raw:nic0", "dropped device_gone {}") >= 1, "{totals:?}");
+}
+
+#[test]
+fn a_tap_with_several_queues_that_another_program_holds_is_in_use() {
+    let lab = lab();
+    lab.bridge.ip("tuntap add dev shared mode tap multi_queue");
+    let holder = lab.start("shared", "");
+    let spawn = || Rubridge::command("bridge linux_raw:nic0 tap:shared").output();
+    // As any program that is started in a namespace by `ip netns exec`, it sees that namespace's sysfs.
+    let output = lab.bridge.run(|| {
+        mount_own_sysfs();
+        spawn()
+    });
+    let output = output.expect("the program runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("tap:shared: in use by another program"), "{text}");
+    lab.check_passes(&lab.bridge, "shared", 1);
+    drop(holder);
+}
+
+/// Gives this thread a sysfs of its namespace, in a mount namespace of its own.
+fn mount_own_sysfs() {
+    unshare(CloneFlags::CLONE_NEWNS).expect("a mount namespace");
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).expect("private mounts");
+    mount(Some("none"), "/sys", Some("sysfs"), MsFlags::empty(), none).expect("sysfs");
 }

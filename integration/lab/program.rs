@@ -36,8 +36,11 @@ impl Rubridge {
         Self { child, stdout, plan }
     }
 
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+    /// The next line that it prints.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        assert!(self.stdout.read_line(&mut line).expect("readable") > 0, "it ended with {:?}", self.child.wait());
+        line.trim_end().to_owned()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -43,11 +43,13 @@ pub enum DropReason {
     DeviceGone,
     /// The egress refused it for another reason.
     Refused,
+    /// It was still to be sent when the bridge was stopped.
+    Stopped,
 }
 
 impl DropReason {
     /// Every reason, in the order in which they are shown.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Overflow,
         Self::Truncated,
         Self::Undescribed,
@@ -58,6 +60,7 @@ impl DropReason {
         Self::LinkDown,
         Self::DeviceGone,
         Self::Refused,
+        Self::Stopped,
     ];
 
     /// Its name in statistics.
@@ -74,6 +77,7 @@ impl DropReason {
             Self::LinkDown => "link_down",
             Self::DeviceGone => "device_gone",
             Self::Refused => "refused",
+            Self::Stopped => "stopped",
         }
     }
 }

@@ -9,14 +9,14 @@ use crossbeam_utils::CachePadded;
 
 use super::counters::{Counters, DropReason, WireSize};
 use super::faults::{LogGate, ReceiveFault, SendFault, Trust};
-use super::plan::{Plan, Planned, plan};
+use super::plan::{Plan, Planned, Unplannable, plan};
 use crate::nio::{Egress, Frame, Ingress, ReceiveError};
 use crate::wire::coalesce::Merger;
-use crate::wire::offload::{Features, Offload};
+use crate::wire::offload::{Features, Offload, SuperFrameKind};
 use crate::wire::segment::Cutter;
+use crate::wire::{ETHERNET_LEN, VLAN_TAG_LEN};
 
-/// Frames, or super-frames, sent before another direction gets its turn. Small, so that acknowledgements of the other
-/// direction do not wait behind a long burst.
+/// Frames, or super-frames, sent before the worker looks for commands and its other directions.
 const FRAMES_PER_TURN: usize = 16;
 
 /// How a turn ended.
@@ -45,7 +45,8 @@ pub(super) struct Direction {
     next: Frame,
     next_is_read: bool,
     in_flight: Option<InFlight>,
-    trust: Trust,
+    /// By [`trust_of`].
+    trust: [Trust; 4],
     counters: Arc<CachePadded<Counters>>,
     from: String,
     to: String,
@@ -77,7 +78,7 @@ impl Direction {
             next: Frame::default(),
             next_is_read: false,
             in_flight: None,
-            trust: Trust::default(),
+            trust: Default::default(),
             counters,
             from,
             to,
@@ -131,6 +132,11 @@ impl Direction {
     /// for more to come. Returns how the turn ends where it does.
     fn merge(&mut self) -> Option<Turn> {
         let offload = self.frame.offload;
+        // What is too big alone must not pass because another one happened to be there.
+        let limit = self.mtu.map_or(usize::MAX, |mtu| mtu as usize + ETHERNET_LEN + VLAN_TAG_LEN);
+        if self.frame.bytes().len() > limit {
+            return None;
+        }
         let mut merger = Merger::begin(self.frame.bytes(), offload, self.features)?;
         let end = loop {
             if let Err(error) = self.ingress.receive(&mut self.next) {
@@ -151,15 +157,19 @@ impl Direction {
     /// Plans the frame just received.
     fn prepare(&mut self) {
         let offload = self.frame.offload;
-        let features = if offload == Offload::default() || self.trust.ask() { self.features } else { Features::NONE };
+        let features = if offload == Offload::default() || self.trust[trust_of(offload)].ask() {
+            self.features
+        } else {
+            Features::NONE
+        };
         match plan(self.frame.bytes(), offload, features, self.mtu) {
             Ok(planned) => {
                 self.counters.received(planned.input);
                 self.launch(planned);
             }
-            Err(reason) => {
-                self.counters.received(WireSize::one(self.frame.bytes()));
-                self.counters.drop_frames(reason, 1);
+            Err(Unplannable { reason, input }) => {
+                self.counters.received(input);
+                self.counters.drop_frames(reason, input.frames);
             }
         }
     }
@@ -197,7 +207,7 @@ impl Direction {
                         self.counters.passed.add(1);
                     }
                     if offload.checksum.is_some() {
-                        self.trust.accepted();
+                        self.trust[trust_of(offload)].accepted();
                     }
                 }
                 Err(error) => match SendFault::of(&error) {
@@ -226,7 +236,7 @@ impl Direction {
     /// Does in software what the egress refused to do, for this very frame.
     fn fall_back(&mut self, offload: Offload, size: WireSize, reason: DropReason, error: &io::Error) {
         self.counters.fallbacks.add(1);
-        self.trust.refused();
+        self.trust[trust_of(offload)].refused();
         if let Some(held_back) = self.send_log.pass() {
             tracing::warn!(
                 nio = self.to, %error, held_back,
@@ -275,6 +285,25 @@ impl Direction {
             tracing::warn!(nio = self.to, %error, held_back, reason = reason.name(), "a frame was dropped");
         }
     }
+}
+
+impl Drop for Direction {
+    /// Accounts for what will not be sent any more.
+    fn drop(&mut self) {
+        if let Some(InFlight { size, cutter, .. }) = self.in_flight.take() {
+            let rest = cutter.map_or(0, |cutter| cutter.remaining() as u64);
+            self.counters.drop_frames(DropReason::Stopped, size.frames + rest);
+        }
+    }
+}
+
+/// Kernels may refuse one kind of metadata and take the others, so each is trusted for itself.
+fn trust_of(offload: Offload) -> usize {
+    offload.super_frame.map_or(0, |super_frame| match super_frame.kind {
+        SuperFrameKind::Tcp4 => 1,
+        SuperFrameKind::Tcp6 => 2,
+        SuperFrameKind::Udp => 3,
+    })
 }
 
 /// Whether a frame that was refused may be taken without its metadata: a super-frame in pieces, even if it was

@@ -58,7 +58,8 @@ impl ReceiveFault {
     }
 }
 
-/// Errors that say that the device is no more. `EFAULT` is what a TAP answers whose network namespace is gone.
+/// Errors that say that the device is no more. A TAP answers `EBADFD` (drivers/net/tun.c), or `EFAULT` to a reader
+/// that blocks; a packet socket `ENXIO` (net/packet/af_packet.c).
 fn is_gone(number: i32) -> bool {
     matches!(number, libc::EFAULT | libc::EBADFD | libc::EBADF | libc::ENODEV | libc::ENXIO)
 }

@@ -50,8 +50,8 @@ impl Bridge {
     /// # Errors
     /// Where a thread cannot be started or a descriptor cannot be watched.
     pub fn start(mut first: Nio, mut second: Nio) -> io::Result<Self> {
-        first.ingress.hand_over(second.egress.features());
-        second.ingress.hand_over(first.egress.features());
+        first.ingress.set_offloads(second.egress.features());
+        second.ingress.set_offloads(first.egress.features());
         let workers = [Worker::start(0)?, Worker::start(1)?];
         let (there, back) = (DirectionInfo::new(&first, &second), DirectionInfo::new(&second, &first));
         let (first_name, second_name) = (first.name, second.name);

@@ -1,6 +1,6 @@
 //! What a frame needs before an egress can take it.
 
-use crate::wire::headers::{HeaderError, Headers, IpVersion, Transport, link_len};
+use crate::wire::headers::{HeaderError, Headers, IpVersion, Transport};
 use crate::wire::offload::{Features, Offload, PartialChecksum, SuperFrame, SuperFrameKind};
 use crate::wire::segment::{self, Cutter, segment_count};
 use crate::wire::{ETHERNET_LEN, VLAN_TAG_LEN};
@@ -29,16 +29,27 @@ pub struct Planned {
     pub finished: bool,
 }
 
+/// A frame that cannot be forwarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unplannable {
+    /// Why.
+    pub reason: DropReason,
+    /// What came in; one frame where its pieces could not be told.
+    pub input: WireSize,
+}
+
 /// Plans `frame` for an egress that takes `features` as they are and packets of at most `mtu` bytes, and does
 /// to the frame what must be done before the first byte leaves.
 ///
 /// # Errors
 /// The reason for which it cannot be forwarded.
-pub fn plan(frame: &mut [u8], offload: Offload, features: Features, mtu: Option<u32>) -> Result<Planned, DropReason> {
-    match offload.super_frame {
-        Some(super_frame) => plan_super_frame(frame, offload, super_frame, features, mtu),
+pub fn plan(frame: &mut [u8], offload: Offload, features: Features, mtu: Option<u32>) -> Result<Planned, Unplannable> {
+    let mut input = WireSize::one(frame);
+    let planned = match offload.super_frame {
+        Some(super_frame) => plan_super_frame(frame, offload, super_frame, features, mtu, &mut input),
         None => plan_frame(frame, offload, features),
-    }
+    };
+    planned.map_err(|reason| Unplannable { reason, input })
 }
 
 fn plan_frame(frame: &mut [u8], offload: Offload, features: Features) -> Result<Planned, DropReason> {
@@ -60,6 +71,7 @@ fn plan_super_frame(
     super_frame: SuperFrame,
     features: Features,
     mtu: Option<u32>,
+    input: &mut WireSize,
 ) -> Result<Planned, DropReason> {
     let headers = Headers::parse(frame).map_err(|error| match error {
         HeaderError::Malformed => DropReason::Malformed,
@@ -73,11 +85,13 @@ fn plan_super_frame(
         return Err(DropReason::Unsupported);
     }
 
-    let input = pieces(frame, &headers, super_frame.segment_size);
-    let segment_size = fitting_size(frame, &headers, super_frame, mtu)?;
+    *input = pieces(frame, &headers, super_frame.segment_size);
+    let whole = features.take(&super_frame);
+    let room = mtu.map(|mtu| room_for_payload(frame, &headers, mtu, whole)).transpose()?;
+    let segment_size = fitting_size(super_frame, frame.len() - headers.payload_at, room)?;
     let output = pieces(frame, &headers, segment_size);
     let single = output.frames == 1;
-    if single || features.take(&super_frame) {
+    if single || whole {
         if offload.checksum.is_none() {
             segment::begin_checksum(frame, &headers);
         }
@@ -88,10 +102,10 @@ fn plan_super_frame(
         let header_len = field(headers.payload_at)?;
         let super_frame = Some(SuperFrame { segment_size, header_len, ..super_frame });
         let plan = Plan::Whole(Offload { checksum: Some(unfinished), super_frame });
-        return Ok(Planned { plan, input, output, finished: false });
+        return Ok(Planned { plan, input: *input, output, finished: false });
     }
     let cutter = Cutter::new(frame, headers, segment_size, offload.checksum.is_some(), super_frame.accurate_ecn);
-    Ok(Planned { plan: Plan::Cut(cutter), input, output, finished: true })
+    Ok(Planned { plan: Plan::Cut(cutter), input: *input, output, finished: true })
 }
 
 /// A super-frame's pieces, each with the headers.
@@ -110,17 +124,32 @@ fn check_kind(kind: SuperFrameKind, headers: &Headers) -> Result<(), DropReason>
     if fits { Ok(()) } else { Err(DropReason::Unsupported) }
 }
 
-/// The kernel's segment size, or less where such a segment does not fit the egress. A byte stream may be cut
-/// anew; datagrams may not, so they are left to the egress to refuse.
-fn fitting_size(frame: &[u8], headers: &Headers, super_frame: SuperFrame, mtu: Option<u32>) -> Result<u16, DropReason> {
-    let Some(mtu) = mtu.filter(|_| super_frame.kind != SuperFrameKind::Udp) else {
-        return Ok(super_frame.segment_size);
+/// How many payload bytes of each piece fit a packet of `mtu` bytes.
+///
+/// Tags are carried on top of the MTU. But a packet socket takes a single frame longer than the MTU only for an
+/// outer 802.1Q tag (`packet_extra_vlan_len_allowed`, net/packet/af_packet.c), so pieces must do with that.
+fn room_for_payload(frame: &[u8], headers: &Headers, mtu: u32, whole: bool) -> Result<usize, DropReason> {
+    let on_top = if whole {
+        headers.ip_at
+    } else if frame.get(12..14) == Some(&[0x81, 0x00]) {
+        ETHERNET_LEN + VLAN_TAG_LEN
+    } else {
+        ETHERNET_LEN
     };
-    // One tag is carried on top of the MTU, as on any Ethernet; further ones are part of the packet.
-    let link = link_len(frame).unwrap_or(ETHERNET_LEN).min(ETHERNET_LEN + VLAN_TAG_LEN);
-    let room = (mtu as usize + link).checked_sub(headers.payload_at).filter(|&room| room > 0);
-    let room = room.ok_or(DropReason::TooBig)?;
-    Ok(super_frame.segment_size.min(u16::try_from(room).unwrap_or(u16::MAX)))
+    let room = (mtu as usize + on_top).checked_sub(headers.payload_at);
+    room.filter(|&room| room > 0).ok_or(DropReason::TooBig)
+}
+
+/// The kernel's segment size, or less where such a segment does not fit. A byte stream may be cut anew;
+/// datagrams may not, and nobody else would refuse them: neither a packet socket nor a TAP looks at the size of
+/// a super-frame's pieces.
+fn fitting_size(super_frame: SuperFrame, payload: usize, room: Option<usize>) -> Result<u16, DropReason> {
+    let size = super_frame.segment_size;
+    let Some(room) = room.filter(|&room| room < usize::from(size).min(payload)) else { return Ok(size) };
+    match super_frame.kind {
+        SuperFrameKind::Udp => Err(DropReason::TooBig),
+        SuperFrameKind::Tcp4 | SuperFrameKind::Tcp6 => Ok(u16::try_from(room).unwrap_or(u16::MAX)),
+    }
 }
 
 /// An offset as the virtio header's fields hold it.
@@ -208,8 +237,54 @@ mod tests {
     }
 
     #[test]
+    fn datagrams_are_not_cut_anew() {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).udp(1, 2);
+        builder.write(&mut frame, &[7; 5000]).unwrap();
+        let super_frame = Some(SuperFrame {
+            kind: SuperFrameKind::Udp,
+            segment_size: 2000,
+            ecn: false,
+            accurate_ecn: false,
+            header_len: 0,
+        });
+        let offload = Offload { checksum: Some(PartialChecksum { start: 34, offset: 6 }), super_frame };
+        for features in [Features::ALL, Features::NONE] {
+            let refused = plan(&mut frame.clone(), offload, features, Some(1500)).unwrap_err();
+            let input = WireSize { frames: 3, bytes: 5000 + 3 * 42 };
+            assert_eq!(refused, Unplannable { reason: DropReason::TooBig, input });
+            assert_eq!(plan(&mut frame.clone(), offload, features, Some(2028)).unwrap().output.frames, 3);
+        }
+    }
+
+    #[test]
+    fn tags_are_carried_on_top_of_the_mtu_where_the_egress_takes_them() {
+        let untagged = tcp4(5000);
+        // Payload bytes of each piece at an MTU of 1500: whole, and cut.
+        for (tags, whole, cut) in [
+            (&[][..], 1460, 1460),
+            (&[[0x81, 0, 0, 7]], 1460, 1460),
+            (&[[0x88, 0xa8, 0, 7]], 1460, 1456),
+            (&[[0x88, 0xa8, 0, 7], [0x81, 0, 0, 8]], 1460, 1452),
+        ] {
+            let tagged = [&untagged[..12], &tags.concat(), &untagged[12..]].concat();
+            let start = u16::try_from(34 + 4 * tags.len()).unwrap();
+            let offload =
+                Offload { checksum: Some(PartialChecksum { start, offset: 16 }), super_frame: super_frame(4000) };
+            let planned = plan(&mut tagged.clone(), offload, Features::ALL, Some(1500)).unwrap();
+            let Plan::Whole(Offload { super_frame: Some(passed), .. }) = planned.plan else { panic!("{tags:?}") };
+            assert_eq!(passed.segment_size, whole, "{tags:?}");
+            let mut frame = tagged.clone();
+            let planned = plan(&mut frame, offload, Features::NONE, Some(1500)).unwrap();
+            let Plan::Cut(mut cutter) = planned.plan else { panic!("{tags:?}") };
+            let first = cutter.next_segment(&mut frame).unwrap();
+            assert_eq!(first.len(), 54 + 4 * tags.len() + cut, "{tags:?}");
+        }
+    }
+
+    #[test]
     fn no_room_for_payload_is_too_big() {
         let offload = Offload { checksum: Some(UNFINISHED), super_frame: super_frame(1000) };
-        assert_eq!(plan(&mut tcp4(2500), offload, Features::ALL, Some(40)).unwrap_err(), DropReason::TooBig);
+        assert_eq!(plan(&mut tcp4(2500), offload, Features::ALL, Some(40)).unwrap_err().reason, DropReason::TooBig);
     }
 }

@@ -10,6 +10,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
 
 use super::direction::{Direction, Turn};
+use super::faults::LogGate;
 use super::linger::Linger;
 
 const WAKE: Token = Token(usize::MAX);
@@ -35,7 +36,7 @@ impl Worker {
         let (commands, receiver) = unbounded();
         let thread = std::thread::Builder::new()
             .name(format!("worker-{number}"))
-            .spawn(move || Loop { poll, commands: receiver, slots: Vec::new() }.run())?;
+            .spawn(move || Loop { poll, commands: receiver, slots: Vec::new(), log: LogGate::default() }.run())?;
         Ok(Self { commands, waker, thread: Some(thread) })
     }
 
@@ -84,6 +85,7 @@ struct Loop {
     poll: Poll,
     commands: Receiver<Command>,
     slots: Vec<Slot>,
+    log: LogGate,
 }
 
 impl Loop {
@@ -167,7 +169,12 @@ impl Loop {
                 let watch = SourceFd(&fd);
                 match self.poll.registry().register(&mut { watch }, egress_token(index), Interest::WRITABLE) {
                     Ok(()) => State::Blocked,
-                    Err(_) => State::Ready,
+                    Err(error) => {
+                        if let Some(held_back) = self.log.pass() {
+                            tracing::warn!(%error, held_back, "an egress cannot be watched: trying it again at once");
+                        }
+                        State::Ready
+                    }
                 }
             }
         };

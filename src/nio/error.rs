@@ -25,7 +25,7 @@ pub enum Cause {
     #[error("write it as {}", .0.usage())]
     Syntax(&'static Kind),
     /// The kernel would cut such a name short.
-    #[error("an interface name has 1 to {MAX_INTERFACE_NAME} characters and no '/'")]
+    #[error("an interface name has 1 to {MAX_INTERFACE_NAME} characters, and no '/', ':' or blank")]
     Name,
     /// There is no such interface in this network namespace.
     #[error("no such interface; `ip link` lists those of this network namespace")]

@@ -3,10 +3,10 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use super::{Cause, Egress, Frame, Ingress, Kind, Mode, Nio, Outgoing, ReceiveError};
+use super::device::{Device, DeviceEgress};
+use super::{Cause, Frame, Ingress, Kind, Mode, Nio, ReceiveError};
 use crate::sys::netdev::Interface;
 use crate::sys::packet::PacketSocket;
-use crate::wire::offload::Features;
 
 /// See the module's documentation.
 pub(super) const KIND: Kind = Kind { name: "linux_raw", arguments: "<interface>", open };
@@ -21,14 +21,6 @@ struct RawIngress {
     /// The kernel's count of frames that its queue had no room for, and how much of it has been taken.
     overflowed: u32,
     taken: u32,
-}
-
-#[derive(Debug)]
-struct RawEgress {
-    socket: PacketSocket,
-    virtio_header: bool,
-    features: Features,
-    mtu: u32,
 }
 
 fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
@@ -51,11 +43,12 @@ fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
             "LRO is on: frames merged by the hardware cannot be received and are counted as undescribed"
         );
     }
+    // The same socket: another one would hear what this one sends.
     let sender = socket.try_clone().map_err(cause)?;
     Ok(Nio {
         name: format!("{}:{name}", KIND.name),
         ingress: Box::new(RawIngress { socket, virtio_header, overflowed: 0, taken: 0 }),
-        egress: Box::new(RawEgress { socket: sender, virtio_header, features: mode.features(), mtu }),
+        egress: Box::new(DeviceEgress::new(sender, mode, mtu)),
     })
 }
 
@@ -92,20 +85,8 @@ impl Ingress for RawIngress {
     }
 }
 
-impl Egress for RawEgress {
-    fn fd(&self) -> RawFd {
-        self.socket.as_fd().as_raw_fd()
-    }
-
-    fn features(&self) -> Features {
-        self.features
-    }
-
-    fn mtu(&self) -> Option<u32> {
-        Some(self.mtu)
-    }
-
-    fn send(&mut self, mut frame: Outgoing<'_>) -> io::Result<()> {
-        self.socket.send(if self.virtio_header { frame.with_virtio_header() } else { frame.plain() })
+impl Device for PacketSocket {
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        PacketSocket::send(self, bytes)
     }
 }

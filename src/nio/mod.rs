@@ -3,6 +3,7 @@
 //! A new kind of NIO is a new file here with a [`Kind`], and a line in [`KINDS`].
 #![forbid(unsafe_code)]
 
+mod device;
 mod error;
 mod frame;
 mod linux_raw;
@@ -66,8 +67,8 @@ pub trait Ingress: Send + Debug {
         0
     }
 
-    /// Learns what the egress at the other end of the bridge takes as it is.
-    fn hand_over(&mut self, features: Features) {
+    /// Asks for frames that are unfinished in these ways: the egress at the other end of the bridge takes them.
+    fn set_offloads(&mut self, features: Features) {
         let _ = features;
     }
 }

@@ -4,7 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::Path;
 
-use super::{Cause, Egress, Frame, Ingress, Kind, Mode, Nio, Outgoing, ReceiveError};
+use super::device::{Device, DeviceEgress};
+use super::{Cause, Frame, Ingress, Kind, Mode, Nio, ReceiveError};
 use crate::sys::netdev::Interface;
 use crate::sys::tun::{self, TapFile};
 use crate::wire::offload::Features;
@@ -21,14 +22,6 @@ struct TapIngress {
     virtio_header: bool,
 }
 
-#[derive(Debug)]
-struct TapEgress {
-    file: TapFile,
-    virtio_header: bool,
-    features: Features,
-    mtu: u32,
-}
-
 fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
     let virtio_header = mode.has_metadata();
     let (file, interface) = if name.starts_with('/') {
@@ -42,7 +35,7 @@ fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
     Ok(Nio {
         name: format!("{}:{}", KIND.name, if name.starts_with('/') { name } else { &interface }),
         ingress: Box::new(TapIngress { file, virtio_header }),
-        egress: Box::new(TapEgress { file: writer, virtio_header, features: mode.features(), mtu }),
+        egress: Box::new(DeviceEgress::new(writer, mode, mtu)),
     })
 }
 
@@ -82,7 +75,7 @@ impl Ingress for TapIngress {
         frame.fill(len, self.virtio_header)
     }
 
-    fn hand_over(&mut self, features: Features) {
+    fn set_offloads(&mut self, features: Features) {
         if !self.virtio_header {
             return;
         }
@@ -103,20 +96,8 @@ impl Drop for TapIngress {
     }
 }
 
-impl Egress for TapEgress {
-    fn fd(&self) -> RawFd {
-        self.file.as_fd().as_raw_fd()
-    }
-
-    fn features(&self) -> Features {
-        self.features
-    }
-
-    fn mtu(&self) -> Option<u32> {
-        Some(self.mtu)
-    }
-
-    fn send(&mut self, mut frame: Outgoing<'_>) -> io::Result<()> {
-        self.file.send(if self.virtio_header { frame.with_virtio_header() } else { frame.plain() })
+impl Device for TapFile {
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        TapFile::send(self, bytes)
     }
 }

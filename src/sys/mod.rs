@@ -1,4 +1,4 @@
-//! The kernel's interfaces: the only module that may use `unsafe`.
+//! The machine, that is the kernel's interfaces and the CPU's vector unit: the only module that may use `unsafe`.
 //!
 //! Every block says why it is needed (JUSTIFICATION) and why it is sound (SAFETY). What leaves this module
 //! is safe: owned descriptors, slices, and `io::Result` with the kernel's own error number.

@@ -71,19 +71,26 @@ impl Interface {
         let mut value = Value { command: GET_FLAGS, data: 0 };
         let Ok(mut request) = InterfaceRequest::named(&self.name) else { return false };
         request.0.ifr_ifru.ifru_data = (&raw mut value).cast();
-        self.ioctl(libc::SIOCETHTOOL, &mut request).is_ok() && value.data & LRO != 0
+        // JUSTIFICATION: the request carries a pointer for the kernel to follow.
+        // SAFETY: it points to a live structure of the command's own layout.
+        let done = unsafe { self.ioctl(libc::SIOCETHTOOL, &mut request) };
+        done.is_ok() && value.data & LRO != 0
     }
 
     fn ask(&self, what: libc::c_ulong) -> io::Result<InterfaceRequest> {
         let mut request = InterfaceRequest::named(&self.name)?;
-        self.ioctl(what, &mut request)?;
+        // JUSTIFICATION: calling `ioctl`.
+        // SAFETY: the requests passed here, SIOCGIFINDEX, SIOCGIFMTU and SIOCGIFHWADDR, follow no pointer.
+        unsafe { self.ioctl(what, &mut request) }?;
         Ok(request)
     }
 
-    fn ioctl(&self, what: libc::c_ulong, request: &mut InterfaceRequest) -> io::Result<()> {
+    /// # Safety
+    /// Where the request `what` makes the kernel follow a pointer in `request`, it must point to a live
+    /// structure of the layout that goes with it.
+    unsafe fn ioctl(&self, what: libc::c_ulong, request: &mut InterfaceRequest) -> io::Result<()> {
         // JUSTIFICATION: std has no ioctl.
-        // SAFETY: the requests used in this file take an ifreq, exclusively borrowed here; where it points on to
-        // a further structure, the caller keeps that alive.
+        // SAFETY: it takes an ifreq, exclusively borrowed here; the caller answers for what it points to.
         let done = unsafe { libc::ioctl(self.socket.as_raw_fd(), what as libc::Ioctl, request.as_mut_ptr()) };
         check(done).map(drop)
     }
@@ -102,7 +109,9 @@ impl InterfaceRequest {
 
     /// A request about `name`.
     pub(super) fn named(name: &str) -> io::Result<Self> {
-        if name.is_empty() || name.len() > MAX_INTERFACE_NAME || name.contains(['\0', '/']) {
+        // As the kernel's dev_valid_name (net/core/dev.c).
+        let forbidden = |c: char| matches!(c, '\0' | '/' | ':') || c.is_ascii_whitespace();
+        if matches!(name, "" | "." | "..") || name.len() > MAX_INTERFACE_NAME || name.contains(forbidden) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mut request = Self::empty();
@@ -154,7 +163,7 @@ mod tests {
 
     #[test]
     fn impossible_names_are_refused_and_missing_ones_are_no_device() {
-        for name in ["", "sixteen-letters!", "a/b", "a\0b"] {
+        for name in ["", ".", "..", "sixteen-letters!", "a/b", "a:b", "a b", "a\0b"] {
             assert_eq!(Interface::named(name).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name:?}");
         }
         let missing = Interface::named("rb-missing-0").unwrap();

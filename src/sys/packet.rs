@@ -9,6 +9,11 @@ use super::{check, check_len, fd, len_of};
 /// All protocols, in network byte order as the kernel wants it.
 const ALL_PROTOCOLS: u16 = short(libc::ETH_P_ALL).to_be();
 
+/// The marks (`SO_MARK`) of frames sent here: this, and bits that tell one socket from another, so that two
+/// bridges on one interface hear each other.
+const MARK: u32 = 0x7262_0000;
+const MARK_BITS: u32 = 0xffff;
+
 /// A raw packet socket bound to one interface.
 #[derive(Debug)]
 pub struct PacketSocket {
@@ -64,8 +69,53 @@ impl PacketSocket {
         if virtio_header {
             socket.set(libc::PACKET_VNET_HDR, &on)?;
         }
+        socket.ignore_own_frames()?;
         socket.bind(index)?;
         Ok(socket)
+    }
+
+    /// Keeps frames that this socket sent from coming back to it.
+    ///
+    /// The kernel does so by itself as long as a frame knows its socket. When it cuts a super-frame, only the
+    /// last segment does (`skb_segment`, net/core/skbuff.c), and all others would be heard as the host's own
+    /// frames. They all keep the mark of the super-frame.
+    fn ignore_own_frames(&self) -> io::Result<()> {
+        let mark = MARK | self.cookie()? & MARK_BITS;
+        fd::set_option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_MARK, &mark)?;
+        let load = |what: i32| filter(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, ancillary(what));
+        let unless = |value: u32, skip: u8| filter(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, skip, value);
+        let mut instructions = [
+            load(libc::SKF_AD_PKTTYPE),
+            unless(u32::from(libc::PACKET_OUTGOING), 3),
+            load(libc::SKF_AD_MARK),
+            unless(mark, 1),
+            filter(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+            filter(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+        ];
+        // The kernel follows the pointer only during the call, while the instructions live.
+        let program = libc::sock_fprog { len: 6, filter: instructions.as_mut_ptr() };
+        fd::set_option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    }
+
+    /// The low half of a number that no other socket of this boot has.
+    fn cookie(&self) -> io::Result<u32> {
+        let mut cookie = 0u64;
+        let mut length = len_of::<u64>();
+        // JUSTIFICATION: std does not offer this option.
+        // SAFETY: pointers and length describe the two live locals, which the kernel fills.
+        let got = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_COOKIE,
+                (&raw mut cookie).cast(),
+                &raw mut length,
+            )
+        };
+        check(got)?;
+        #[expect(clippy::cast_possible_truncation, reason = "the low half is wanted")]
+        let low = cookie as u32;
+        Ok(low)
     }
 
     fn set<T: Copy>(&self, name: libc::c_int, value: &T) -> io::Result<()> {
@@ -178,21 +228,23 @@ fn read_control(message: &libc::msghdr, received: &mut Received) {
     // JUSTIFICATION: control messages are laid out by the kernel behind a raw pointer.
     // SAFETY: recvmsg has set pointer and length of the control buffer, which is still alive.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
-    // JUSTIFICATION: as above.
-    // SAFETY: it is null or points to a header in that buffer, which is aligned for it.
-    while let Some(header) = unsafe { next.as_ref() } {
+    while !next.is_null() {
         // JUSTIFICATION: as above.
-        // SAFETY: the header is one that the kernel wrote, its data follow it within the buffer.
-        let data = unsafe { libc::CMSG_DATA(header) };
+        // SAFETY: it points to a header in that buffer, which is aligned for it. It is copied: a reference to the
+        // header alone would not give access to the data behind it.
+        let header = unsafe { next.read() };
+        // JUSTIFICATION: as above.
+        // SAFETY: the kernel wrote the header, and its data behind it.
+        let data = unsafe { libc::CMSG_DATA(next) };
         match (header.cmsg_level, header.cmsg_type) {
-            (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
+            (libc::SOL_PACKET, libc::PACKET_AUXDATA) if holds::<libc::tpacket_auxdata>(&header) => {
                 // JUSTIFICATION: as above.
-                // SAFETY: the kernel wrote a whole tpacket_auxdata there, of which any bytes are a valid value;
+                // SAFETY: the message is long enough for a tpacket_auxdata, of which any bytes are a valid value;
                 // an unaligned read does not ask how it lies.
                 let auxdata = unsafe { data.cast::<libc::tpacket_auxdata>().read_unaligned() };
                 received.tag = VlanTag::of(&auxdata);
             }
-            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) if holds::<u32>(&header) => {
                 // JUSTIFICATION: as above.
                 // SAFETY: as above, for a u32.
                 received.overflowed = Some(unsafe { data.cast::<u32>().read_unaligned() });
@@ -201,8 +253,17 @@ fn read_control(message: &libc::msghdr, received: &mut Received) {
         }
         // JUSTIFICATION: as above.
         // SAFETY: message and header are those of the loop, unchanged.
-        next = unsafe { libc::CMSG_NXTHDR(message, header) };
+        next = unsafe { libc::CMSG_NXTHDR(message, next) };
     }
+}
+
+/// Whether a control message is long enough for a `T`.
+#[inline]
+fn holds<T>(header: &libc::cmsghdr) -> bool {
+    // JUSTIFICATION: libc declares this piece of arithmetic unsafe.
+    // SAFETY: it only computes a length.
+    let length = unsafe { libc::CMSG_LEN(len_of::<T>()) };
+    header.cmsg_len >= length as usize
 }
 
 impl VlanTag {
@@ -213,6 +274,18 @@ impl VlanTag {
         let has_tpid = auxdata.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
         Some(Self { tpid: if has_tpid { auxdata.tp_vlan_tpid } else { 0x8100 }, tci: auxdata.tp_vlan_tci })
     }
+}
+
+/// One instruction of a classic BPF program.
+fn filter(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    #[expect(clippy::cast_possible_truncation, reason = "operation codes have 16 bits")]
+    let code = code as u16;
+    libc::sock_filter { code, jt, jf, k }
+}
+
+/// Where a classic BPF program loads something other than the frame's bytes from.
+fn ancillary(what: libc::c_int) -> u32 {
+    u32::from_ne_bytes((libc::SKF_AD_OFF + what).to_ne_bytes())
 }
 
 /// A constant of C's type `int` for a field that C declares short.

@@ -34,7 +34,12 @@ impl TapFile {
             if error.raw_os_error() != Some(libc::EINVAL) {
                 return Err(error);
             }
-            tap.attach(name, flags(virtio_header) | MULTI_QUEUE).map_err(|_| error)
+            let attached = tap.attach(name, flags(virtio_header) | MULTI_QUEUE).map_err(|_| error)?;
+            // That made a queue of our own. Beside another program's, it would get some of the flows only.
+            if queues(&attached).is_some_and(|queues| queues > 1) {
+                return Err(io::Error::from_raw_os_error(libc::EBUSY));
+            }
+            Ok(attached)
         })?;
         tap.settle(virtio_header)?;
         Ok((tap, attached))
@@ -48,7 +53,7 @@ impl TapFile {
     pub fn open_macvtap(path: &Path, virtio_header: bool) -> io::Result<(Self, String)> {
         let tap = Self::open(path)?;
         let mut request = InterfaceRequest::empty();
-        tap.ioctl(libc::TUNGETIFF, request.as_mut_ptr())?;
+        tap.ask(libc::TUNGETIFF, &mut request)?;
         let name = request.name();
         tap.attach(&name, flags(virtio_header))?;
         tap.settle(virtio_header)?;
@@ -63,15 +68,17 @@ impl TapFile {
     fn attach(&self, name: &str, flags: libc::c_short) -> io::Result<String> {
         let mut request = InterfaceRequest::named(name)?;
         request.set_flags(flags);
-        self.ioctl(libc::TUNSETIFF, request.as_mut_ptr())?;
+        self.ask(libc::TUNSETIFF, &mut request)?;
         Ok(request.name())
     }
 
     /// Brings the state that outlives an opener of a persistent TAP to what this one expects.
     fn settle(&self, virtio_header: bool) -> io::Result<()> {
         if virtio_header {
-            let mut length = libc::c_int::try_from(VIRTIO_HEADER_LEN).unwrap_or_default();
-            self.ioctl(libc::TUNSETVNETHDRSZ, &raw mut length)?;
+            let length = libc::c_int::try_from(VIRTIO_HEADER_LEN).unwrap_or_default();
+            // JUSTIFICATION: std has no ioctl.
+            // SAFETY: TUNSETVNETHDRSZ reads an int behind the pointer, which is that of a live one.
+            check(unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const length) })?;
         }
         self.set_offloads(0)
     }
@@ -87,11 +94,12 @@ impl TapFile {
         check(set).map(drop)
     }
 
-    /// An ioctl whose argument is a pointer to a live structure of the type that the request is defined for.
-    fn ioctl<T>(&self, request: libc::Ioctl, argument: *mut T) -> io::Result<()> {
+    /// One of the ioctls that take an `ifreq`: TUNSETIFF or TUNGETIFF.
+    fn ask(&self, what: libc::Ioctl, request: &mut InterfaceRequest) -> io::Result<()> {
         // JUSTIFICATION: std has no ioctl.
-        // SAFETY: callers in this file pass a pointer to a live local of the request's own type.
-        let done = unsafe { libc::ioctl(self.file.as_raw_fd(), request, argument) };
+        // SAFETY: both read and write a whole ifreq, exclusively borrowed here, and follow no pointer in it; any
+        // other request to this file would fail or, taking a smaller argument, stay within it.
+        let done = unsafe { libc::ioctl(self.file.as_raw_fd(), what, request.as_mut_ptr()) };
         check(done).map(drop)
     }
 
@@ -127,6 +135,12 @@ impl AsFd for TapFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+}
+
+/// How many queues the TAP `name` has attached, where sysfs shows this network namespace.
+fn queues(name: &str) -> Option<usize> {
+    let entries = std::fs::read_dir(format!("/sys/class/net/{name}/queues")).ok()?;
+    Some(entries.flatten().filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"rx-")).count())
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "ifr_flags has 16 bits, and so have these")]

@@ -38,7 +38,7 @@ impl Merger {
             IpVersion::V4 => features.tso4,
             IpVersion::V6 => features.tso6,
         };
-        if !(taken && features.merge) {
+        if !(taken && features.checksum && features.merge) {
             return None;
         }
         let flags = *frame.get(headers.transport_at + TCP_FLAGS)?;

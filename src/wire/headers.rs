@@ -122,14 +122,7 @@ impl Headers {
     }
 }
 
-/// Length of the link-layer header: the Ethernet header and whatever tags follow it.
-///
-/// # Errors
-/// [`HeaderError::Malformed`] where the frame ends before them.
-pub fn link_len(frame: &[u8]) -> Result<usize, HeaderError> {
-    skip_tags(frame).map(|(_, length)| length)
-}
-
+/// The EtherType behind all tags, and where what it names starts.
 fn skip_tags(frame: &[u8]) -> Result<(u16, usize), HeaderError> {
     let mut at = ETHERNET_LEN;
     loop {

@@ -13,11 +13,9 @@ pub mod segment;
 pub const ETHERNET_LEN: usize = 14;
 /// Length of one 802.1Q or 802.1ad tag.
 pub const VLAN_TAG_LEN: usize = 4;
-/// The longest frame that passes through: a maximal IP packet, its Ethernet header and two tags.
-///
-/// GRO and TSO build packets up to the IP length limit of 65,535 bytes; only BIG TCP, which an
-/// administrator must switch on, goes beyond.
-pub const MAX_FRAME_LEN: usize = 65_535 + ETHERNET_LEN + 2 * VLAN_TAG_LEN;
+/// The longest frame that passes through: a maximal IPv6 packet (65,535 bytes behind its header of 40, RFC 8200
+/// section 3), an Ethernet header and two tags. Only BIG TCP, which an administrator must switch on, goes beyond.
+pub const MAX_FRAME_LEN: usize = 40 + 65_535 + ETHERNET_LEN + 2 * VLAN_TAG_LEN;
 
 /// Reads the big-endian 16-bit field at `at`; `None` where the frame ends before it.
 #[inline]

@@ -9,7 +9,7 @@ const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 /// Flag bit beside the type: a segment carries CWR, which only the first may keep.
 const GSO_ECN: u8 = 0x80;
-/// Flag bit beside the type: accurate ECN, where every segment keeps CWR (Linux 6.17 and later).
+/// Flag bit beside the type: accurate ECN, where every segment keeps CWR (proposed for Linux, netdev 2025).
 const GSO_ACCECN: u8 = 0x10;
 
 /// A checksum that is still to be finished: the field holds the pseudo-header's sum.

@@ -111,6 +111,12 @@ impl Cutter {
         Some(start..payload.end)
     }
 
+    /// How many segments are still to come.
+    #[must_use]
+    pub fn remaining(&self) -> usize {
+        self.frame_len.saturating_sub(self.next_at).div_ceil(self.segment_size)
+    }
+
     fn amend_ipv4(&self, segment: &mut [u8]) {
         let at = self.headers.ip_at;
         write_u16(segment, at + 2, length_field(segment.len() - at));
@@ -249,8 +255,10 @@ mod tests {
         let headers = Headers::parse(frame).unwrap();
         let mut cutter = Cutter::new(frame, headers, size, unfinished, false);
         let mut pieces = Vec::new();
+        let count = cutter.remaining();
         while let Some(range) = cutter.next_segment(frame) {
             pieces.push(frame[range].to_vec());
+            assert_eq!(cutter.remaining(), count - pieces.len());
         }
         pieces
     }
