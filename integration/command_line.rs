@@ -1,6 +1,7 @@
 //! What the program says and how it ends.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::Signal;
@@ -33,7 +34,8 @@ fn errors_at_the_start_name_the_nio_the_cause_and_the_cure() {
         ("linux_raw:nic0 tap:held0", "tap:held0", "in use by another program"),
         ("linux_raw:nic0 tap:wan0", "tap:wan0", "not as a TAP"),
         ("linux_raw:ip0 tap:t0", "linux_raw:ip0", "not an Ethernet interface"),
-        ("linux_raw:nic0 tap:/dev/tap999999", "tap:/dev/tap999999", "no such"),
+        ("linux_raw:nic0 tap:/dev/tap999999", "tap:/dev/tap999999", "no such device file"),
+        ("linux_raw:nic0 linux_raw:nic0", "linux_raw:nic0", "two different ends"),
         ("linux_raw:nic0 tap:", "tap:", "tap:<name"),
         ("linux_raw:nic0 ethernet", "ethernet", "linux_raw:<interface> or tap:<name"),
     ] {
@@ -59,6 +61,24 @@ fn a_missing_capability_is_named_with_the_command_that_gives_it() {
         assert_eq!(output.status.code(), Some(1), "{text}");
         assert!(text.contains(capability) && text.contains("sudo setcap cap_net_admin,cap_net_raw=ep /"), "{text}");
     }
+}
+
+#[test]
+fn a_file_that_this_user_may_not_open_is_named() {
+    let namespace = Namespace::new();
+    let path = std::env::temp_dir().join(format!("rubridge-test-secret-{}", std::process::id()));
+    std::fs::write(&path, "").expect("written");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).expect("closed to all");
+    let nio = format!("tap:{}", path.display());
+    // Without capabilities even root is bound to the file's mode.
+    let output = namespace.run(|| {
+        Command::new("setpriv")
+            .args(["--bounding-set=-all", "--inh-caps=-all", env!("CARGO_BIN_EXE_rubridge"), "bridge", &nio, "tap:t0"])
+            .output()
+    });
+    std::fs::remove_file(&path).expect("removed");
+    let text = String::from_utf8_lossy(&output.expect("setpriv").stderr).into_owned();
+    assert!(text.contains(&format!("this user may not open {}", path.display())), "{text}");
 }
 
 #[test]
@@ -114,10 +134,12 @@ fn rates_are_printed_while_it_runs() {
     let mut child = namespace.run(spawn).expect("the program starts");
     let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     let rates: Vec<String> =
-        lines.map(|line| line.expect("readable")).filter(|line| line.contains("Gb/s")).take(2).collect();
+        lines.map(|line| line.expect("readable")).filter(|line| line.contains("Gb/s")).take(4).collect();
     // The reader is gone now: that alone must not end a bridge, a signal must.
-    assert_eq!(rates.len(), 2);
-    assert!(rates.iter().all(|line| line.contains("-> tap:t0") && line.contains("-> linux_raw:nic0")), "{rates:?}");
+    for (line, way) in rates.iter().zip(["-> tap:t0: ", "-> linux_raw:nic0: "].iter().cycle()) {
+        assert!(line.starts_with(way), "{rates:?}");
+    }
+    assert_eq!(rates.len(), 4);
     let id = i32::try_from(child.id()).expect("a process id");
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), Signal::SIGTERM).expect("it runs");
     assert!(child.wait().expect("it ends").success());

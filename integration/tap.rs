@@ -149,8 +149,9 @@ fn super_frames_are_cut_for_a_tap_that_is_not_to_get_them() {
 #[test]
 fn a_tap_that_is_down_costs_its_frames_only() {
     let lab = lab();
-    let program = lab.start("down0", "");
+    let mut program = lab.start("down0", "--stats 1");
     lab.wire.send_plain(&WireTap::mark(1));
+    program.until_dropped("tap:down0");
     lab.check_passes(&lab.bridge, "down0", 2);
     let totals = program.stop(Signal::SIGINT);
     assert!(totals.number("linux_raw:nic0", "dropped link_down {}") >= 1, "{totals:?}");
@@ -198,8 +199,7 @@ fn a_tap_that_is_deleted_does_not_end_the_program() {
     let mut program = lab.start("gone0", "--stats 1");
     lab.bridge.ip("link del gone0");
     lab.wire.send_plain(&WireTap::mark(1));
-    let dropped = |line: &str| line.split(" | ").next().is_some_and(|there| there.trim_end().ends_with("dropped/s 1"));
-    while !dropped(&program.line()) {}
+    program.until_dropped("tap:gone0");
     let totals = program.stop(Signal::SIGINT);
     assert!(totals.number("linux_raw:nic0", "dropped device_gone {}") >= 1, "{totals:?}");
 }

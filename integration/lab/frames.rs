@@ -107,7 +107,7 @@ impl Recipe {
         let protocol = if self.udp { 17 } else { 6 };
         let pseudo = if self.v6 {
             let next = if self.ip_options.is_empty() { protocol } else { self.first_extension };
-            bytes.extend([0x60 | self.traffic_class >> 4, self.traffic_class << 4, 0x12, 0x34]);
+            bytes.extend([0x60 | (self.traffic_class >> 4), self.traffic_class << 4, 0x12, 0x34]);
             bytes.extend(packet_len.to_be_bytes());
             bytes.extend([next, 64]);
             let addresses: Vec<u8> = (0..32).map(|i| if i % 16 == 0 { 0xfd } else { i }).collect();
@@ -196,7 +196,7 @@ fn words(options: &[u8]) -> u8 {
 pub(crate) fn sum(bytes: &[u8]) -> u16 {
     let mut sum = 0u32;
     for pair in bytes.chunks(2) {
-        sum += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+        sum += (u32::from(pair[0]) << 8) | u32::from(*pair.get(1).unwrap_or(&0));
         sum = (sum & 0xffff) + (sum >> 16);
     }
     u16::try_from(sum).expect("folded")

@@ -36,11 +36,13 @@ impl Rubridge {
         Self { child, stdout, plan }
     }
 
-    /// The next line that it prints.
-    pub(crate) fn line(&mut self) -> String {
+    /// Waits until it reports, with `--stats`, that it dropped frames on their way to the NIO `to`.
+    pub(crate) fn until_dropped(&mut self, to: &str) {
         let mut line = String::new();
-        assert!(self.stdout.read_line(&mut line).expect("readable") > 0, "it ended with {:?}", self.child.wait());
-        line.trim_end().to_owned()
+        while !line.starts_with(&format!("-> {to}: ")) || line.trim_end().ends_with("dropped 0") {
+            line.clear();
+            assert!(self.stdout.read_line(&mut line).expect("readable") > 0, "it ended with {:?}", self.child.wait());
+        }
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -26,7 +26,7 @@ pub(super) struct Arguments {
     /// The other end
     #[arg(value_name = "NIO")]
     second: String,
-    /// Print the rates of both directions every so many seconds
+    /// Print the rates of each direction every so many seconds, and how many frames were dropped since
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stats: Option<u64>,
     /// Offloads to use: `auto`, `off` for a plain bridge that knows nothing of them, or what to leave out, as
@@ -46,6 +46,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let stop = stop_signals().context("signals cannot be caught")?;
     let first = Nio::open(&arguments.first, arguments.offload)?;
     let second = Nio::open(&arguments.second, arguments.offload)?;
+    anyhow::ensure!(first.name != second.name, "{}: a bridge needs two different ends", first.name);
     let bridge = Bridge::start(first, second).context("the bridge cannot be started")?;
 
     for direction in bridge.directions() {

@@ -78,7 +78,7 @@ impl From<&DirectionInfo> for Snapshot {
     }
 }
 
-/// One line of rates, both directions side by side, for the time `elapsed` between two snapshots.
+/// A line of rates for each direction, for the time `elapsed` between two snapshots.
 pub(super) fn rates(
     directions: &[DirectionInfo; 2],
     before: &[Snapshot; 2],
@@ -88,21 +88,19 @@ pub(super) fn rates(
     let seconds = elapsed.as_secs_f64().max(1e-3);
     #[expect(clippy::cast_precision_loss, reason = "a rate for the eye")]
     let rate = |count: u64| count as f64 / seconds;
-    let mut line = String::new();
-    for ((direction, before), now) in directions.iter().zip(before).zip(now) {
-        let separator = if line.is_empty() { "" } else { "  |  " };
-        let _ = write!(
-            line,
-            "{separator}-> {}: {:8.3} Gb/s {:8.0} frames/s, super-frames/s {:6.0} whole {:6.0} cut, dropped/s {:.0}",
+    let line = |((direction, before), now): ((&DirectionInfo, &Snapshot), &Snapshot)| {
+        format!(
+            "-> {}: {:.3} Gb/s, {:.0} frames/s, super-frames/s {:.0} whole {:.0} cut, dropped {}",
             direction.to,
             rate((now.bytes_out - before.bytes_out) * 8) / 1e9,
             rate(now.frames_out - before.frames_out),
             rate(now.passed - before.passed),
             rate(now.cut - before.cut),
-            rate(now.dropped - before.dropped),
-        );
-    }
-    line
+            now.dropped - before.dropped,
+        )
+    };
+    let lines: Vec<String> = directions.iter().zip(before).zip(now).map(line).collect();
+    lines.join("\n")
 }
 
 /// A block with everything that was counted.

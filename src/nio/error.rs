@@ -44,6 +44,12 @@ pub enum Cause {
         /// The path of this program.
         program: String,
     },
+    /// The file may not be opened by this user, whatever the program's capabilities.
+    #[error("this user may not open {0}; run it as root, or change who may open that file")]
+    NoAccess(String),
+    /// There is no such device file.
+    #[error("no such device file; a macvtap interface with index N has /dev/tapN")]
+    NoSuchFile,
     /// Another program holds the TAP.
     #[error("in use by another program; end that one or choose another TAP")]
     Busy,

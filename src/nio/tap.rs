@@ -42,9 +42,10 @@ fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
 fn cause(name: &str, error: io::Error) -> Cause {
     match error.raw_os_error() {
         None if error.kind() == io::ErrorKind::InvalidInput => Cause::Name,
-        Some(libc::ENOENT | libc::ENXIO) if name.starts_with('/') => Cause::NoSuchInterface,
+        Some(libc::ENOENT | libc::ENXIO) if name.starts_with('/') => Cause::NoSuchFile,
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => Cause::NoTun,
-        Some(libc::EPERM | libc::EACCES) => Cause::not_permitted("CAP_NET_ADMIN"),
+        Some(libc::EACCES) => Cause::NoAccess(if name.starts_with('/') { name } else { tun::CLONE_DEVICE }.to_owned()),
+        Some(libc::EPERM) => Cause::not_permitted("CAP_NET_ADMIN"),
         Some(libc::EBUSY) => Cause::Busy,
         Some(libc::EINVAL | libc::ENOTTY | libc::EEXIST) => Cause::NotATap,
         _ => error.into(),

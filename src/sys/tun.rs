@@ -14,6 +14,9 @@ pub use libc::{TUN_F_CSUM, TUN_F_TSO_ECN, TUN_F_TSO4, TUN_F_TSO6, TUN_F_USO4, TU
 #[expect(clippy::cast_possible_truncation, reason = "ifr_flags has 16 bits, and so has this")]
 const MULTI_QUEUE: libc::c_short = libc::IFF_MULTI_QUEUE as libc::c_short;
 
+/// The file that all TAPs but those of macvtap are opened through.
+pub const CLONE_DEVICE: &str = "/dev/net/tun";
+
 /// A TAP device's file.
 #[derive(Debug)]
 pub struct TapFile {
@@ -28,7 +31,7 @@ impl TapFile {
     /// The kernel's: `EPERM` without `CAP_NET_ADMIN`, `EBUSY` while another program holds the TAP,
     /// `EINVAL` where an interface of another kind has that name.
     pub fn create(name: &str, virtio_header: bool) -> io::Result<(Self, String)> {
-        let tap = Self::open(Path::new("/dev/net/tun"))?;
+        let tap = Self::open(Path::new(CLONE_DEVICE))?;
         let attached = tap.attach(name, flags(virtio_header)).or_else(|error| {
             // A persistent TAP made for several queues refuses an opener that does not say so.
             if error.raw_os_error() != Some(libc::EINVAL) {

@@ -84,7 +84,7 @@ mod tests {
     fn naive(bytes: &[u8]) -> u16 {
         let mut sum = 0u32;
         for pair in bytes.chunks(2) {
-            sum += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+            sum += (u32::from(pair[0]) << 8) | u32::from(*pair.get(1).unwrap_or(&0));
             sum = (sum & 0xffff) + (sum >> 16);
         }
         !u16::try_from(sum).unwrap()
