@@ -1,13 +1,15 @@
 //! What the program says and how it ends.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
-use nix::sys::signal::Signal;
+use nix::net::if_::if_nametoindex;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tun_tap::{Iface, Mode};
 
-use crate::lab::{Namespace, Rubridge};
+use crate::lab::{Namespace, Rubridge, WireTap, wait_until};
 
 fn bridge(namespace: &Namespace) {
     namespace.ip("link add nic0 type veth peer name wan0");
@@ -35,7 +37,6 @@ fn errors_at_the_start_name_the_nio_the_cause_and_the_cure() {
         ("linux_raw:nic0 tap:wan0", "tap:wan0", "not as a TAP"),
         ("linux_raw:ip0 tap:t0", "linux_raw:ip0", "not an Ethernet interface"),
         ("linux_raw:nic0 tap:/dev/tap999999", "tap:/dev/tap999999", "no such device file"),
-        ("linux_raw:nic0 linux_raw:nic0", "linux_raw:nic0", "two different ends"),
         ("linux_raw:nic0 tap:", "tap:", "tap:<name"),
         ("linux_raw:nic0 ethernet", "ethernet", "linux_raw:<interface> or tap:<name"),
     ] {
@@ -43,6 +44,58 @@ fn errors_at_the_start_name_the_nio_the_cause_and_the_cure() {
         assert_eq!(code, Some(1), "{arguments}: {text}");
         assert!(text.contains(&format!("rubridge: {nio}: ")) && text.contains(words), "{arguments}: {text}");
     }
+}
+
+#[test]
+fn an_interface_is_not_bridged_with_itself() {
+    let namespace = Namespace::new();
+    bridge(&namespace);
+    namespace.ip("tuntap add dev both0 mode tap");
+    for arguments in ["linux_raw:nic0 linux_raw:nic0", "linux_raw:both0 tap:both0"] {
+        let (code, text) = refused(&namespace, arguments);
+        assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains("two different ends"), "{arguments}: {text}");
+    }
+}
+
+/// Nobody reads what it says, or nothing can be written at all: that must neither stop frames nor the end.
+#[test]
+fn output_that_goes_nowhere_holds_nothing_up() {
+    let namespace = Namespace::new();
+    let outside = Namespace::new();
+    outside.veth("wan0", &namespace, "nic0");
+    let (reader, writer) = nix::unistd::pipe().expect("a pipe");
+    let writer = std::fs::File::from(writer);
+    let mut filler = writer.try_clone().expect("a second handle");
+    nix::fcntl::fcntl(&filler, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK)).expect("non-blocking");
+    while filler.write(&[b'.'; 4096]).is_ok() {}
+    nix::fcntl::fcntl(&filler, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::empty())).expect("blocking");
+    let full = || std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+    let pipe = || writer.try_clone().expect("a second handle");
+    for (number, (out, error)) in
+        (0..).zip([(Stdio::from(full()), Stdio::from(full())), (Stdio::from(pipe()), Stdio::from(pipe()))])
+    {
+        let mut command = Rubridge::command("bridge --stats 1 linux_raw:nic0 tap:t0");
+        let mut child = namespace.run(|| command.stdout(out).stderr(error).spawn()).expect("the program starts");
+        wait_until("the TAP is there", || namespace.run(|| if_nametoindex("t0").is_ok()));
+        // The TAP is down, so these are dropped and logged.
+        let wire = WireTap::new(&outside, "wan0");
+        for mark in 0..20 {
+            wire.send_plain(&WireTap::mark(mark));
+        }
+        namespace.ip("link set t0 up");
+        let mut heard = WireTap::new(&namespace, "t0");
+        wire.send_plain(&WireTap::mark(100));
+        heard.until_mark(100);
+        kill(Pid::from_raw(i32::try_from(child.id()).expect("an id")), Signal::SIGTERM).expect("it runs");
+        let mut status = None;
+        wait_until("it ends", || {
+            status = child.try_wait().expect("a child");
+            status.is_some()
+        });
+        assert!(status.is_some_and(|status| status.success()), "case {number}: {status:?}");
+    }
+    drop(reader);
 }
 
 #[test]
@@ -141,6 +194,6 @@ fn rates_are_printed_while_it_runs() {
     }
     assert_eq!(rates.len(), 4);
     let id = i32::try_from(child.id()).expect("a process id");
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), Signal::SIGTERM).expect("it runs");
+    kill(Pid::from_raw(id), Signal::SIGTERM).expect("it runs");
     assert!(child.wait().expect("it ends").success());
 }

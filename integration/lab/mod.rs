@@ -7,7 +7,7 @@ mod wire_tap;
 
 pub(crate) use namespace::{Namespace, stay_on_one_cpu};
 pub(crate) use program::{Rubridge, Totals};
-pub(crate) use wire_tap::WireTap;
+pub(crate) use wire_tap::{Heard, WireTap};
 
 use std::time::Duration;
 

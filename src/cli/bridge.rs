@@ -1,6 +1,5 @@
 //! `rubridge bridge`: one bridge, in the foreground.
 
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -9,6 +8,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::offload;
+use super::output::Output;
 use super::report::{Report, rates, totals};
 use crate::engine::Bridge;
 use crate::nio::{KINDS, Kind, Mode, Nio};
@@ -41,18 +41,24 @@ fn kinds_help() -> String {
 }
 
 /// Runs until SIGINT or SIGTERM.
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(super) fn run(arguments: &Arguments, out: &Output) -> anyhow::Result<()> {
     // First of all, so that a signal at any time from here on ends in order.
     let stop = stop_signals().context("signals cannot be caught")?;
     let first = Nio::open(&arguments.first, arguments.offload)?;
     let second = Nio::open(&arguments.second, arguments.offload)?;
-    anyhow::ensure!(first.name != second.name, "{}: a bridge needs two different ends", first.name);
+    let device = |name: &str| name.split_once(':').map(|(_, device)| device.to_owned());
+    anyhow::ensure!(
+        device(&first.name) != device(&second.name),
+        "{} and {} are the same interface: a bridge needs two different ends",
+        first.name,
+        second.name
+    );
     let bridge = Bridge::start(first, second).context("the bridge cannot be started")?;
 
     for direction in bridge.directions() {
-        say(&Report::of(direction, arguments.offload).to_string());
+        out.say(&Report::of(direction, arguments.offload).to_string());
     }
-    say("forwarding; stop with Ctrl-C");
+    out.say("forwarding; stop with Ctrl-C");
     let started = Instant::now();
     let ticks = arguments.stats.map_or_else(never, |seconds| tick(Duration::from_secs(seconds)));
     let mut last = bridge.directions().each_ref().map(Into::into);
@@ -62,13 +68,13 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             recv(stop) -> _ => break,
             recv(ticks) -> _ => {
                 let now = bridge.directions().each_ref().map(Into::into);
-                say(&rates(bridge.directions(), &last, &now, last_at.elapsed()));
+                out.say(&rates(bridge.directions(), &last, &now, last_at.elapsed()));
                 (last, last_at) = (now, Instant::now());
             }
         }
     }
     let elapsed = started.elapsed();
-    say(&totals(&bridge.stop(), elapsed));
+    out.say(&totals(&bridge.stop(), elapsed));
     Ok(())
 }
 
@@ -83,10 +89,4 @@ fn stop_signals() -> std::io::Result<Receiver<()>> {
         }
     })?;
     Ok(receiver)
-}
-
-/// Prints a line at once. That nobody reads it any more is no reason to stop forwarding.
-fn say(line: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -3,11 +3,14 @@
 
 mod bridge;
 mod offload;
+mod output;
 mod report;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use output::Output;
 
 /// A userspace bridge that leaves every offload on: super-frames pass whole where the other side can take
 /// them, and are cut as the kernel would where it cannot.
@@ -27,15 +30,23 @@ enum Command {
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
-    let done = match arguments.command {
-        Command::Bridge(arguments) => bridge::run(&arguments),
+    let (Ok(stdout), Ok(stderr)) = (Output::to(std::io::stdout()), Output::to(std::io::stderr())) else {
+        // No thread can be started, so there is nobody to tell.
+        return ExitCode::FAILURE;
     };
-    match done {
+    let log = stderr.clone();
+    tracing_subscriber::fmt().with_writer(move || log.clone()).with_target(false).with_ansi(false).init();
+    let done = match arguments.command {
+        Command::Bridge(arguments) => bridge::run(&arguments, &stdout),
+    };
+    let code = match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("rubridge: {error:#}");
+            stderr.say(&format!("rubridge: {error:#}"));
             ExitCode::FAILURE
         }
-    }
+    };
+    stdout.finish();
+    stderr.finish();
+    code
 }

@@ -19,6 +19,9 @@ use crate::wire::{ETHERNET_LEN, VLAN_TAG_LEN};
 /// Frames, or super-frames, sent before the worker looks for commands and its other directions.
 const FRAMES_PER_TURN: usize = 16;
 
+/// Pieces of super-frames sent before that: a hostile super-frame makes tens of thousands.
+const PIECES_PER_TURN: usize = 1024;
+
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
@@ -108,8 +111,8 @@ impl Direction {
 
     fn forward(&mut self) -> Turn {
         for _ in 0..FRAMES_PER_TURN {
-            if !self.send() {
-                return Turn::Blocked;
+            if let Some(end) = self.send() {
+                return end;
             }
             if std::mem::take(&mut self.next_is_read) {
                 std::mem::swap(&mut self.frame, &mut self.next);
@@ -122,10 +125,10 @@ impl Direction {
             let end = self.merge();
             self.prepare();
             if let Some(end) = end {
-                return if self.send() { end } else { Turn::Blocked };
+                return self.send().unwrap_or(end);
             }
         }
-        if self.send() { Turn::Unfinished } else { Turn::Blocked }
+        self.send().unwrap_or(Turn::Unfinished)
     }
 
     /// Appends the segments that follow the frame just received, as far as they have arrived: nothing waits
@@ -197,8 +200,9 @@ impl Direction {
         Some(InFlight { range, offload: Offload::default(), size, cutter: Some(cutter) })
     }
 
-    /// Sends what is in flight. False when the egress takes no more for now.
-    fn send(&mut self) -> bool {
+    /// Sends what is in flight; returns how the turn ends where that could not be done.
+    fn send(&mut self) -> Option<Turn> {
+        let mut pieces = 0;
         while let Some(InFlight { range, offload, size, cutter }) = self.in_flight.take() {
             match self.egress.send(self.frame.outgoing(range.clone(), offload)) {
                 Ok(()) => {
@@ -214,7 +218,7 @@ impl Direction {
                     fault @ (SendFault::Later | SendFault::Again) => {
                         self.in_flight = Some(InFlight { range, offload, size, cutter });
                         if fault == SendFault::Later {
-                            return false;
+                            return Some(Turn::Blocked);
                         }
                         continue;
                     }
@@ -229,8 +233,12 @@ impl Direction {
                 },
             }
             self.in_flight = cutter.and_then(|cutter| self.next_segment(cutter));
+            pieces += 1;
+            if pieces == PIECES_PER_TURN {
+                return Some(Turn::Unfinished);
+            }
         }
-        true
+        None
     }
 
     /// Does in software what the egress refused to do, for this very frame.

@@ -1,0 +1,71 @@
+//! Lines for stdout and stderr that neither hold up nor end the program, whoever reads them or does not.
+//!
+//! A terminal that is stopped, a pipe that nobody empties or a full disk would otherwise stop a worker in the
+//! middle of a log line. A thread of its own writes each stream; lines that it cannot keep up with are dropped.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use crossbeam_channel::{Sender, bounded};
+
+/// Lines that may wait to be written.
+const WAITING: usize = 256;
+/// How long the end of the program waits for a stream's last lines.
+const PATIENCE: Duration = Duration::from_millis(30);
+
+enum Message {
+    Text(Vec<u8>),
+    /// All before it is written: drop the sender.
+    Flush(Sender<()>),
+}
+
+/// A stream of lines, written in the background. Clones write to the same stream.
+#[derive(Debug, Clone)]
+pub(super) struct Output(Sender<Message>);
+
+impl Output {
+    /// Starts to write to `stream`.
+    pub(super) fn to(mut stream: impl Write + Send + 'static) -> io::Result<Self> {
+        let (sender, messages) = bounded(WAITING);
+        std::thread::Builder::new().name("output".to_owned()).spawn(move || {
+            for message in messages {
+                match message {
+                    // That nobody reads it is no reason to stop.
+                    Message::Text(text) => drop(stream.write_all(&text).and_then(|()| stream.flush())),
+                    Message::Flush(done) => drop(done),
+                }
+            }
+        })?;
+        Ok(Self(sender))
+    }
+
+    /// Writes a line, or several.
+    pub(super) fn say(&self, text: &str) {
+        self.pass(Message::Text(format!("{text}\n").into_bytes()));
+    }
+
+    /// Waits until all is written, but not for ever.
+    pub(super) fn finish(&self) {
+        let (done, finished) = bounded(0);
+        self.pass(Message::Flush(done));
+        // It says so by dropping its end; if not, there is nothing that could still be done.
+        let _ = finished.recv_timeout(PATIENCE);
+    }
+
+    fn pass(&self, message: Message) {
+        // Where too many wait already, this one is dropped.
+        let _ = self.0.try_send(message);
+    }
+}
+
+/// For log lines, which come whole.
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.pass(Message::Text(bytes.to_vec()));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
