@@ -279,3 +279,25 @@ fn segments_that_have_arrived_are_merged_and_the_rest_keeps_its_place() {
     assert_eq!(counters.bytes_in.get(), frames.iter().map(|frame| frame.len() as u64 - 10).sum::<u64>());
     assert_eq!(counters.bytes_out.get(), counters.bytes_in.get());
 }
+
+#[test]
+fn what_is_still_to_be_sent_at_the_end_is_accounted_for() {
+    let (first, sender, _) = pair("first");
+    let (second, receiver, _) = pair("second");
+    let bridge = Bridge::start(first, second).expect("it starts");
+    let counters = &bridge.directions()[0].counters;
+    let built = Recipe { payload: vec![7; 9500], ..Recipe::default() }.begun();
+    let super_frame = [&built.virtio(1, 1000)[..], &built.bytes].concat();
+    // Nobody reads, so one super-frame of ten pieces stays in the bridge.
+    sender.set_nonblocking(true).expect("non-blocking");
+    let mut seen = 0;
+    wait_until("the bridge is stuck", || {
+        let before = std::mem::replace(&mut seen, counters.frames_in.get());
+        sender.send(&super_frame).is_err() && seen > 0 && seen == before
+    });
+    let [there, _] = bridge.stop();
+    let counters = there.counters;
+    assert_eq!(counters.dropped(DropReason::Stopped), 10);
+    assert_eq!(counters.frames_in.get(), counters.frames_out.get() + 10);
+    drop(receiver);
+}

@@ -302,6 +302,11 @@ impl Drop for Direction {
             let rest = cutter.map_or(0, |cutter| cutter.remaining() as u64);
             self.counters.drop_frames(DropReason::Stopped, size.frames + rest);
         }
+        if self.next_is_read {
+            let size = WireSize::one(self.next.bytes());
+            self.counters.received(size);
+            self.counters.drop_frames(DropReason::Stopped, size.frames);
+        }
     }
 }
 
