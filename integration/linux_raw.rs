@@ -32,6 +32,15 @@ fn wires(options: &str, mtu: u16) -> Wires {
     }
 }
 
+impl Wires {
+    /// Gives the right wire an MTU smaller than the left one's.
+    fn narrow_right(&self, mtu: u16) {
+        let [outside, bridge] = &self.namespaces;
+        outside.ip(&format!("link set r0 mtu {mtu}"));
+        bridge.ip(&format!("link set r1 mtu {mtu}"));
+    }
+}
+
 #[test]
 fn frames_that_need_nothing_pass_byte_for_byte() {
     let mut wires = wires("", 1500);
@@ -113,12 +122,11 @@ fn the_largest_super_frames_arrive_whole() {
 fn segments_too_large_for_the_egress_are_cut_anew() {
     for options in ["", "--offload no-csum"] {
         let mut wires = wires(options, 9000);
-        let [outside, bridge] = &wires.namespaces;
+        wires.narrow_right(1450);
+        let [_, bridge] = &wires.namespaces;
         drop(wires.program);
-        outside.ip("link set r0 mtu 1450");
-        bridge.ip("link set r1 mtu 1450");
-        let program = Rubridge::start(bridge, &format!("linux_raw:l1 linux_raw:r1 {options}"));
-        assert!(program.plan.contains("linux_raw:r1 (MTU 1450)"), "{}", program.plan);
+        wires.program = Rubridge::start(bridge, &format!("linux_raw:l1 linux_raw:r1 {options}"));
+        assert!(wires.program.plan.contains("linux_raw:r1 (MTU 1450)"), "{}", wires.program.plan);
         // The first fits and must not be touched, the second does not.
         for (number, size, expected) in [(1, 1398, 1398), (2, 8948, 1410)] {
             let recipe = Recipe { payload: Random(4).bytes(20_000), ..Recipe::default() };
@@ -140,9 +148,7 @@ fn segments_too_large_for_the_egress_are_cut_anew() {
 #[test]
 fn a_frame_that_does_not_fit_is_dropped_and_counted_and_the_next_one_passes() {
     let mut wires = wires("", 9000);
-    let [outside, bridge] = &wires.namespaces;
-    outside.ip("link set r0 mtu 1500");
-    bridge.ip("link set r1 mtu 1500");
+    wires.narrow_right(1500);
     let mut frame = WireTap::mark(1);
     frame.resize(4000, 0);
     wires.left.send_plain(&frame);
@@ -203,10 +209,9 @@ fn super_frames_that_the_kernel_cuts_on_their_way_out_do_not_come_back() {
 #[test]
 fn datagrams_too_large_for_the_egress_are_dropped_and_counted() {
     let mut wires = wires("", 9000);
-    let [outside, bridge] = &wires.namespaces;
+    wires.narrow_right(1500);
+    let [_, bridge] = &wires.namespaces;
     drop(wires.program);
-    outside.ip("link set r0 mtu 1500");
-    bridge.ip("link set r1 mtu 1500");
     wires.program = Rubridge::start(bridge, "linux_raw:l1 linux_raw:r1");
     let built = Recipe { udp: true, payload: vec![1; 10_000], ..Recipe::default() }.begun();
     wires.left.send(&built.virtio(5, 4000), &built.bytes);

@@ -54,6 +54,6 @@ pub(crate) fn merge(pieces: &[Vec<u8>], room: &mut Vec<u8>) -> usize {
         let Some(payload) = merger.follow(room, next, Offload::default()) else { return 0 };
         room.extend_from_slice(payload);
     }
-    let _ = merger.complete(room, Offload::default());
+    let _ = merger.complete(room);
     room.len()
 }

@@ -141,6 +141,12 @@ impl Counters {
         self.bytes_out.add(size.bytes);
     }
 
+    /// What came in and will not go out.
+    pub(super) fn lost(&self, reason: DropReason, size: WireSize) {
+        self.received(size);
+        self.drop_frames(reason, size.frames);
+    }
+
     pub(super) fn drop_frames(&self, reason: DropReason, frames: u64) {
         self.dropped[reason as usize].add(frames);
     }

@@ -103,8 +103,7 @@ impl Direction {
         let end = self.forward();
         let overflow = self.ingress.take_overflow();
         if overflow > 0 {
-            self.counters.received(WireSize { frames: overflow, bytes: 0 });
-            self.counters.drop_frames(DropReason::Overflow, overflow);
+            self.counters.lost(DropReason::Overflow, WireSize { frames: overflow, bytes: 0 });
         }
         end
     }
@@ -134,12 +133,12 @@ impl Direction {
     /// Appends the segments that follow the frame just received, as far as they have arrived: nothing waits
     /// for more to come. Returns how the turn ends where it does.
     fn merge(&mut self) -> Option<Turn> {
-        let offload = self.frame.offload;
         // What is too big alone must not pass because another one happened to be there.
         let limit = self.mtu.map_or(usize::MAX, |mtu| mtu as usize + ETHERNET_LEN + VLAN_TAG_LEN);
         if self.frame.bytes().len() > limit {
             return None;
         }
+        let offload = self.frame.offload;
         let mut merger = Merger::begin(self.frame.bytes(), offload, self.features)?;
         let end = loop {
             if let Err(error) = self.ingress.receive(&mut self.next) {
@@ -153,7 +152,7 @@ impl Direction {
             self.frame.append(payload);
         };
         self.counters.merged.add(u64::from(merger.has_merged()));
-        self.frame.offload = merger.complete(self.frame.bytes(), offload);
+        self.frame.offload = merger.complete(self.frame.bytes());
         end
     }
 
@@ -170,10 +169,7 @@ impl Direction {
                 self.counters.received(planned.input);
                 self.launch(planned);
             }
-            Err(Unplannable { reason, input }) => {
-                self.counters.received(input);
-                self.counters.drop_frames(reason, input.frames);
-            }
+            Err(Unplannable { reason, input }) => self.counters.lost(reason, input),
         }
     }
 
@@ -276,8 +272,7 @@ impl Direction {
             },
         };
         // Its length is not known.
-        self.counters.received(WireSize { frames: 1, bytes: 0 });
-        self.counters.drop_frames(reason, 1);
+        self.counters.lost(reason, WireSize { frames: 1, bytes: 0 });
         self.log_receive(error);
         None
     }
@@ -303,9 +298,7 @@ impl Drop for Direction {
             self.counters.drop_frames(DropReason::Stopped, size.frames + rest);
         }
         if self.next_is_read {
-            let size = WireSize::one(self.next.bytes());
-            self.counters.received(size);
-            self.counters.drop_frames(DropReason::Stopped, size.frames);
+            self.counters.lost(DropReason::Stopped, WireSize::one(self.next.bytes()));
         }
     }
 }

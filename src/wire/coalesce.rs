@@ -8,8 +8,10 @@
 use super::checksum::Sum;
 use super::headers::{Headers, IpVersion, Transport};
 use super::offload::{Features, Offload, PartialChecksum, SuperFrame, SuperFrameKind};
-use super::segment::{TCP_CWR, TCP_FIN, TCP_FLAGS, TCP_PSH, begin_checksum, length_field, pseudo_header};
-use super::{read_u16, write_u16};
+use super::segment::{
+    TCP_CWR, TCP_FIN, TCP_FLAGS, TCP_PSH, begin_checksum, fit_ip_header, length_field, pseudo_header,
+};
+use super::{read_u16, read_u32};
 
 const TCP_SYN: u8 = 0x02;
 const TCP_RST: u8 = 0x04;
@@ -23,6 +25,8 @@ const MAX_MERGED_LEN: usize = 65_535 - 160;
 #[derive(Debug)]
 pub struct Merger {
     headers: Headers,
+    /// The metadata of the first segment.
+    offload: Offload,
     segment_size: usize,
     segments: u16,
     /// Nothing may follow: the last segment was short, or carried FIN or PSH.
@@ -42,11 +46,11 @@ impl Merger {
             return None;
         }
         let flags = *frame.get(headers.transport_at + TCP_FLAGS)?;
-        if flags & (TCP_PSH | TCP_FIN) != 0 || !is_intact(frame, &headers, offload) {
+        if flags & (TCP_PSH | TCP_FIN) != 0 {
             return None;
         }
         let segment_size = frame.len() - headers.payload_at;
-        Some(Self { headers, segment_size, segments: 1, closed: false })
+        Some(Self { headers, offload, segment_size, segments: 1, closed: false })
     }
 
     /// The part of `next` to append to `frame`, if it is the segment that follows: its payload.
@@ -59,6 +63,10 @@ impl Merger {
             return None;
         }
         if !self.continues(frame, next) || !is_intact(next, &self.headers, offload) {
+            return None;
+        }
+        // Only now is the first one summed: many have nothing to follow them.
+        if !self.has_merged() && !is_intact(frame, &self.headers, self.offload) {
             return None;
         }
         let flags_at = self.headers.transport_at + TCP_FLAGS;
@@ -92,13 +100,13 @@ impl Merger {
             && same(transport_at + TCP_FLAGS + 1..transport_at + 16)
             && same(transport_at + 18..payload_at)
             && flags(frame) == flags(next);
-        same_ip && same_tcp && sequence(next, transport_at) == self.end_of(frame)
+        same_ip && same_tcp && read_u32(next, transport_at + 4) == self.end_of(frame)
     }
 
     /// The sequence number behind the last byte of `frame`.
-    fn end_of(&self, frame: &[u8]) -> u32 {
-        let payload = u32::try_from(frame.len() - self.headers.payload_at).unwrap_or_default();
-        sequence(frame, self.headers.transport_at).wrapping_add(payload)
+    fn end_of(&self, frame: &[u8]) -> Option<u32> {
+        let payload = u32::try_from(frame.len() - self.headers.payload_at).ok()?;
+        Some(read_u32(frame, self.headers.transport_at + 4)?.wrapping_add(payload))
     }
 
     /// Whether anything was appended.
@@ -110,24 +118,16 @@ impl Merger {
     /// Completes the headers of the merged `frame` and returns its metadata; those it came with, where
     /// nothing was appended.
     #[must_use]
-    pub fn complete(self, frame: &mut [u8], offload: Offload) -> Offload {
+    pub fn complete(self, frame: &mut [u8]) -> Offload {
         if !self.has_merged() {
-            return offload;
+            return self.offload;
         }
-        let Headers { ip, ip_at, transport_at, payload_at, .. } = self.headers;
+        let Headers { ip, transport_at, payload_at, .. } = self.headers;
         let kind = match ip {
-            IpVersion::V4 => {
-                write_u16(frame, ip_at + 2, length_field(frame.len() - ip_at));
-                write_u16(frame, ip_at + 10, 0);
-                let checksum = Sum::default().bytes(&frame[ip_at..transport_at]).checksum();
-                write_u16(frame, ip_at + 10, checksum);
-                SuperFrameKind::Tcp4
-            }
-            IpVersion::V6 => {
-                write_u16(frame, ip_at + 4, length_field(frame.len() - ip_at - 40));
-                SuperFrameKind::Tcp6
-            }
+            IpVersion::V4 => SuperFrameKind::Tcp4,
+            IpVersion::V6 => SuperFrameKind::Tcp6,
         };
+        fit_ip_header(frame, &self.headers);
         begin_checksum(frame, &self.headers);
         let [start, offset, header_len, segment_size] =
             [transport_at, Transport::Tcp.checksum_offset(), payload_at, self.segment_size].map(length_field);
@@ -170,15 +170,11 @@ fn is_intact(frame: &[u8], headers: &Headers, offload: Offload) -> bool {
     header && transport
 }
 
-fn sequence(frame: &[u8], transport_at: usize) -> u32 {
-    let bytes = frame.get(transport_at + 4..).and_then(|bytes| bytes.first_chunk());
-    bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::wire::segment::Cutter;
+    use crate::wire::write_u16;
     use etherparse::{PacketBuilder, PacketBuilderStep, TcpHeader};
     use proptest::prelude::*;
 
@@ -222,7 +218,7 @@ mod tests {
                 };
                 frame.extend_from_slice(payload);
             }
-            let offload = merger.map_or_else(Offload::default, |m| m.complete(&mut frame, Offload::default()));
+            let offload = merger.map_or_else(Offload::default, |m| m.complete(&mut frame));
             merged.push((frame, offload));
         }
         merged

@@ -24,6 +24,13 @@ fn read_u16(frame: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes))
 }
 
+/// Reads the big-endian 32-bit field at `at`; `None` where the frame ends before it.
+#[inline]
+fn read_u32(frame: &[u8], at: usize) -> Option<u32> {
+    let bytes = frame.get(at..)?.first_chunk::<4>()?;
+    Some(u32::from_be_bytes(*bytes))
+}
+
 /// Writes the big-endian 16-bit field at `at`, which the caller's header parse has found to exist.
 #[inline]
 fn write_u16(frame: &mut [u8], at: usize, value: u16) {

@@ -14,7 +14,7 @@ use std::ops::Range;
 use super::checksum::{Sum, crc32c};
 use super::headers::{Headers, IpVersion, Transport};
 use super::offload::PartialChecksum;
-use super::{read_u16, write_u16};
+use super::{read_u16, read_u32, write_u16};
 
 pub(super) const TCP_FLAGS: usize = 13;
 pub(super) const TCP_FIN: u8 = 0x01;
@@ -55,7 +55,6 @@ impl Cutter {
         } else {
             pseudo_header(frame, &headers)
         };
-        let sequence = frame.get(at + 4..).and_then(|bytes| bytes.first_chunk()).copied().unwrap_or_default();
         Self {
             headers,
             segment_size: usize::from(segment_size.max(1)),
@@ -64,7 +63,7 @@ impl Cutter {
             headers_at: 0,
             pseudo,
             identification: read_u16(frame, headers.ip_at + 4).unwrap_or_default(),
-            sequence: u32::from_be_bytes(sequence),
+            sequence: read_u32(frame, at + 4).unwrap_or_default(),
             tcp_flags: frame.get(at + TCP_FLAGS).copied().unwrap_or_default(),
             accurate_ecn,
         }
@@ -84,13 +83,10 @@ impl Cutter {
         frame.copy_within(self.headers_at..self.headers_at + self.headers.payload_at, start);
 
         let segment = frame.get_mut(start..payload.end)?;
-        match self.headers.ip {
-            IpVersion::V4 => self.amend_ipv4(segment),
-            IpVersion::V6 => {
-                let length = length_field(segment.len() - self.headers.ip_at - 40);
-                write_u16(segment, self.headers.ip_at + 4, length);
-            }
+        if self.headers.ip == IpVersion::V4 {
+            write_u16(segment, self.headers.ip_at + 4, self.identification);
         }
+        fit_ip_header(segment, &self.headers);
         match self.headers.transport {
             Transport::Tcp => self.amend_tcp(segment, first, last),
             Transport::Udp => write_u16(
@@ -115,15 +111,6 @@ impl Cutter {
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.frame_len.saturating_sub(self.next_at).div_ceil(self.segment_size)
-    }
-
-    fn amend_ipv4(&self, segment: &mut [u8]) {
-        let at = self.headers.ip_at;
-        write_u16(segment, at + 2, length_field(segment.len() - at));
-        write_u16(segment, at + 4, self.identification);
-        write_u16(segment, at + 10, 0);
-        let checksum = segment.get(at..self.headers.transport_at).map(|header| Sum::default().bytes(header).checksum());
-        write_u16(segment, at + 10, checksum.unwrap_or_default());
     }
 
     fn amend_tcp(&self, segment: &mut [u8], first: bool, last: bool) {
@@ -155,6 +142,21 @@ impl Cutter {
 #[must_use]
 pub fn segment_count(payload: usize, segment_size: u16) -> usize {
     payload.div_ceil(usize::from(segment_size.max(1))).max(1)
+}
+
+/// Makes the IP header fit what follows it: its length, and IPv4's checksum.
+pub(super) fn fit_ip_header(frame: &mut [u8], headers: &Headers) {
+    let at = headers.ip_at;
+    match headers.ip {
+        IpVersion::V4 => {
+            write_u16(frame, at + 2, length_field(frame.len() - at));
+            write_u16(frame, at + 10, 0);
+            let header = frame.get(at..headers.transport_at).unwrap_or_default();
+            let checksum = Sum::default().bytes(header).checksum();
+            write_u16(frame, at + 10, checksum);
+        }
+        IpVersion::V6 => write_u16(frame, at + 4, length_field(frame.len() - at - 40)),
+    }
 }
 
 /// Writes the pseudo-header's sum into the checksum field, so that whoever cuts the frame can build on it.
