@@ -8,6 +8,9 @@
 
 pub mod cli;
 pub mod engine;
+pub mod hypervisor;
+pub mod lab;
 pub mod nio;
+pub mod output;
 pub mod sys;
 pub mod wire;

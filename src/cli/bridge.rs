@@ -8,10 +8,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::offload;
-use super::output::Output;
 use super::report::{Report, rates, totals};
 use crate::engine::Bridge;
 use crate::nio::{KINDS, Kind, Mode, Nio};
+use crate::output::Output;
 
 /// Bridge two NIOs until interrupted.
 ///

@@ -3,14 +3,13 @@
 
 mod bridge;
 mod offload;
-mod output;
 mod report;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use output::Output;
+use crate::output::Output;
 
 /// A userspace bridge that leaves every offload on: super-frames pass whole where the other side can take
 /// them, and are cut as the kernel would where it cannot.
