@@ -8,6 +8,7 @@
 
 pub mod cli;
 pub mod engine;
+pub mod filter;
 pub mod hypervisor;
 pub mod lab;
 pub mod nio;
