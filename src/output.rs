@@ -69,6 +69,16 @@ pub struct Console {
     pub stdout: Output,
     /// What is complained of.
     pub stderr: Output,
+    /// How much is told of each frame: 0 nothing, 1 a line, 2 its bytes too.
+    pub debug: i32,
+}
+
+impl Console {
+    /// Waits until all is written, but not for ever.
+    pub fn flush(&self) {
+        self.stdout.finish();
+        self.stderr.finish();
+    }
 }
 
 /// For log lines, which come whole.

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crossbeam_channel::bounded;
 use pcap::{BpfProgram, Capture, Linktype};
 
 use super::{Filter, FilterError, Verdict};
+use crate::patience;
 
 /// How long compiling may take. Only an expression that names hosts takes any time, and a resolver that nobody
 /// answers gives up after this long.
@@ -36,18 +36,26 @@ impl Bpf {
         };
         let expression = expression.to_owned();
         let text = expression.clone();
-        let compiled = within(PATIENCE, move || Capture::dead(link_type)?.compile(&text, true));
-        match compiled.unwrap_or_else(|message| Err(pcap::Error::PcapError(message))) {
+        let compiled = patience::wait(PATIENCE, move || Capture::dead(link_type)?.compile(&text, true));
+        let too_long = || Err(pcap::Error::PcapError("its names were not found in time".to_owned()));
+        match compiled.unwrap_or_else(too_long) {
             Ok(program) => Ok(Self { expression, program: Mutex::new(program) }),
             Err(error) => Err(FilterError::Expression { expression, message: message_of(error) }),
         }
     }
 }
 
+impl Bpf {
+    /// Whether the expression is true of `frame`.
+    #[must_use]
+    pub fn matches(&self, frame: &[u8]) -> bool {
+        self.program.lock().unwrap_or_else(PoisonError::into_inner).filter(frame)
+    }
+}
+
 impl Filter for Bpf {
     fn judge(&self, frame: &mut [u8]) -> Verdict {
-        let program = self.program.lock().unwrap_or_else(PoisonError::into_inner);
-        if program.filter(frame) { Verdict::Drop } else { Verdict::Pass }
+        if self.matches(frame) { Verdict::Drop } else { Verdict::Pass }
     }
 }
 
@@ -55,15 +63,6 @@ impl fmt::Debug for Bpf {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Bpf").field("expression", &self.expression).finish_non_exhaustive()
     }
-}
-
-/// Does `work` on a thread of its own, which is left to finish alone where it takes too long.
-fn within<T: Send + 'static>(limit: Duration, work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
-    let (sender, result) = bounded(1);
-    // Nobody may wait for the result any more.
-    let task = move || drop(sender.send(work()));
-    std::thread::Builder::new().name("bpf".to_owned()).spawn(task).map_err(|error| error.to_string())?;
-    result.recv_timeout(limit).map_err(|_| format!("its names were not found within {} seconds", limit.as_secs()))
 }
 
 /// gns3-server tolerates an expression with an error in its syntax, and knows it by how the message begins.
@@ -147,15 +146,6 @@ mod tests {
             let message = complaint.strip_prefix(&format!("Cannot compile filter '{expression}': ")).unwrap();
             assert!(!message.is_empty() && !message.starts_with("syntax error"), "{message}");
         }
-    }
-
-    #[test]
-    fn what_takes_too_long_is_given_up() {
-        let (release, held) = bounded::<()>(0);
-        let error = within(Duration::ZERO, move || held.recv()).unwrap_err();
-        assert_eq!(error, "its names were not found within 0 seconds");
-        drop(release);
-        assert_eq!(within(Duration::from_secs(60), || 7), Ok(7));
     }
 
     #[test]

@@ -17,8 +17,11 @@ pub(super) struct Command {
     /// The least and the most words that may follow the command.
     pub(super) arguments: (usize, usize),
     /// Carries it out; there are as many arguments as `arguments` says.
-    pub(super) run: fn(&mut Lab, &[&str]) -> Reply,
+    pub(super) run: fn(&mut Lab, &[&str]) -> Answer,
 }
+
+/// The reply to a command, as an error where it failed.
+pub(super) type Answer = Result<Reply, Reply>;
 
 impl Module {
     fn command(&self, name: &str) -> Option<&'static Command> {
@@ -28,24 +31,24 @@ impl Module {
 
 /// Finds the module called `name`.
 pub(super) fn module(name: &str) -> Option<&'static Module> {
-    super::MODULES.iter().find(|module| module.name == name)
+    super::modules::MODULES.iter().copied().find(|module| module.name == name)
 }
 
 /// Carries out the command that the words of a line make.
-pub(super) fn execute(lab: &mut Lab, words: &[&str]) -> Reply {
+pub(super) fn execute(lab: &mut Lab, words: &[&str]) -> Answer {
     let &[module_name, name, ref arguments @ ..] = words else {
-        return Reply::new(Code::ParseError, "At least a module and a command must be specified");
+        return Reply::failed(Code::ParseError, "At least a module and a command must be specified");
     };
     let Some(module) = module(module_name) else {
-        return Reply::new(Code::UnknownModule, format!("Unknown module '{module_name}'"));
+        return Reply::failed(Code::UnknownModule, format!("Unknown module '{module_name}'"));
     };
     let Some(command) = module.command(name) else {
-        return Reply::new(Code::UnknownCommand, format!("Unknown command '{name}'"));
+        return Reply::failed(Code::UnknownCommand, format!("Unknown command '{name}'"));
     };
     let ((min, max), count) = (command.arguments, arguments.len());
     if !(min..=max).contains(&count) {
         let text = format!("Bad number of parameters ({count} with min/max={min}/{max})");
-        return Reply::new(Code::ParameterCount, text);
+        return Reply::failed(Code::ParameterCount, text);
     }
     (command.run)(lab, arguments)
 }

@@ -48,6 +48,11 @@ impl Reply {
     }
 
     /// It failed.
+    pub(super) fn failed(code: Code, text: impl Into<String>) -> Result<Self, Self> {
+        Err(Self::new(code, text))
+    }
+
+    /// A reply with any code.
     pub(super) fn new(code: Code, text: impl Into<String>) -> Self {
         Self { information: Vec::new(), code, text: text.into(), after: After::GoOn }
     }
@@ -68,11 +73,6 @@ impl Reply {
     pub(super) fn then(mut self, after: After) -> Self {
         self.after = after;
         self
-    }
-
-    /// Whether the command did what it was asked for.
-    pub(super) fn is_ok(&self) -> bool {
-        self.code == Code::Ok
     }
 
     /// The lines as they are sent: contrary to SMTP, a blank follows the code where more lines come, and a
