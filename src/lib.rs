@@ -7,6 +7,7 @@
 //! talks to the kernel and the only one that may use `unsafe`.
 
 pub mod cli;
+pub mod config;
 pub mod engine;
 pub mod hypervisor;
 pub mod lab;
