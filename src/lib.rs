@@ -8,6 +8,7 @@
 
 pub mod capture;
 pub mod cli;
+pub mod config;
 pub mod engine;
 pub mod filter;
 pub mod hypervisor;

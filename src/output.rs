@@ -70,7 +70,7 @@ pub struct Console {
     /// What is complained of.
     pub stderr: Output,
     /// How much is told of each frame: 0 nothing, 1 a line, 2 its bytes too.
-    pub debug: i32,
+    pub debug: u8,
 }
 
 impl Console {

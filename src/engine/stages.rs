@@ -43,7 +43,7 @@ pub struct Trace {
     /// Where to.
     pub output: Output,
     /// 1: a line for each frame; 2: its bytes too.
-    pub level: i32,
+    pub level: u8,
     /// What follows the number of bytes: ` on bridge 'b' (source NIO)`.
     pub received: String,
     /// What follows the name of the filter that dropped it: ` on bridge 'b'`.

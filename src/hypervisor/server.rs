@@ -43,7 +43,8 @@ pub enum Access {
 pub struct Server {
     poll: Poll,
     listeners: Vec<TcpListener>,
-    signals: UnixStream,
+    /// Signals write to the other end, which must not find this one closed.
+    _signals: UnixStream,
     access: Access,
     clients: BTreeMap<usize, Client>,
     next_client: usize,
@@ -76,7 +77,7 @@ impl Server {
             return Err(failed);
         }
         let (clients, next_client) = (BTreeMap::new(), FIRST_CLIENT);
-        Ok(Self { poll, listeners, signals, access, clients, next_client, retry: None })
+        Ok(Self { poll, listeners, _signals: signals, access, clients, next_client, retry: None })
     }
 
     /// The addresses that it listens on.

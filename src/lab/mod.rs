@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bridge;
+pub mod configured;
 
 pub use bridge::{Bridge, NotStarted, Traffic};
 

@@ -8,6 +8,7 @@ pub mod cpu;
 mod fd;
 pub mod netdev;
 pub mod packet;
+pub mod process;
 pub mod socket;
 pub mod tun;
 
