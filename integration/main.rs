@@ -4,6 +4,7 @@
 
 mod command_line;
 mod differential;
+mod docker_brctl;
 mod engine;
 mod lab;
 mod linux_raw;
