@@ -49,3 +49,13 @@ pub(super) fn execute(lab: &mut Lab, words: &[&str]) -> Reply {
     }
     (command.run)(lab, arguments)
 }
+
+/// What a line of plain words is answered.
+#[cfg(test)]
+pub(super) fn answer_to(line: &str) -> String {
+    use crate::output::{Console, Output};
+
+    let nowhere = || Output::to(std::io::sink()).unwrap();
+    let mut lab = Lab { console: Console { stdout: nowhere(), stderr: nowhere() } };
+    execute(&mut lab, &line.split_whitespace().collect::<Vec<_>>()).encode()
+}

@@ -1,0 +1,18 @@
+//! What the kernel refused.
+
+use std::io;
+
+use super::reply::{Code, Reply};
+use crate::lab::Lab;
+use crate::sys::describe;
+
+/// Says why, and answers with a text that does not.
+pub(super) fn refused(lab: &Lab, error: &io::Error, code: Code, text: impl Into<String>) -> Reply {
+    complain(lab, error);
+    Reply::new(code, text)
+}
+
+/// Says why.
+pub(super) fn complain(lab: &Lab, error: &io::Error) {
+    lab.console.stderr.say(&format!("Error configuring kernel: {}", describe(error)));
+}
