@@ -4,8 +4,10 @@
 
 mod command_line;
 mod differential;
+mod docker_brctl;
 mod engine;
 mod lab;
 mod linux_raw;
 mod tap;
+mod transcripts;
 mod transfer;
