@@ -6,6 +6,7 @@
 //! [`nio`] writes it. [`sys`] is the only place that
 //! talks to the kernel and the only one that may use `unsafe`.
 
+pub mod capture;
 pub mod cli;
 pub mod engine;
 pub mod filter;
