@@ -57,7 +57,8 @@ fn errors_at_the_start_name_the_nio_the_cause_and_the_cure() {
         ("linux_raw:ip0 tap:t0", "linux_raw:ip0", "not an Ethernet interface"),
         ("linux_raw:nic0 tap:/dev/tap999999", "tap:/dev/tap999999", "no such device file"),
         ("linux_raw:nic0 tap:", "tap:", "tap:<name"),
-        ("linux_raw:nic0 ethernet", "ethernet", "linux_raw:<interface> or tap:<name"),
+        ("linux_raw:nic0 udp:1:2", "udp:1:2", "udp:<local port>:<host>:<remote port>"),
+        ("linux_raw:nic0 token_ring", "token_ring", "linux_raw:<interface> or ethernet:<interface> or tap:<name"),
     ] {
         let (code, text) = refused(&namespace, arguments);
         assert_eq!(code, Some(1), "{arguments}: {text}");

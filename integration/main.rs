@@ -2,6 +2,7 @@
 //!
 //! They need root, and say so where they do not have it.
 
+mod capture;
 mod command_line;
 mod differential;
 mod docker_brctl;

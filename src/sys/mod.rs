@@ -6,6 +6,7 @@
 
 pub mod cpu;
 mod fd;
+pub mod lock;
 pub mod netdev;
 pub mod netlink;
 pub mod packet;
