@@ -7,6 +7,7 @@ mod command_line;
 mod differential;
 mod docker_brctl;
 mod engine;
+mod iol;
 mod lab;
 mod linux_raw;
 mod tap;

@@ -1,7 +1,7 @@
 //! The program in hypervisor mode, and clients of it.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -12,11 +12,13 @@ use super::{Folder, Namespace, PATIENCE, wait_until};
 
 /// Every namespace has all ports to itself.
 const PORT: u16 = 4299;
+const PROGRAM: &str = env!("CARGO_BIN_EXE_rubridge");
 
 /// A running `rubridge -H`, killed when dropped.
 pub(crate) struct Hypervisor<'a> {
     namespace: &'a Namespace,
     child: Child,
+    address: SocketAddr,
     /// Where it runs, and where its log is.
     pub(crate) folder: Folder,
 }
@@ -34,24 +36,30 @@ impl<'a> Hypervisor<'a> {
 
     /// Starts it with more options, and waits until it listens.
     pub(crate) fn start_with(namespace: &'a Namespace, options: &str) -> Self {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+        Self::run(namespace, Command::new(PROGRAM), &format!("-H {address} {options}"), address)
+    }
+
+    /// Starts it by `command`, with some privileges or as another file, and waits until it listens.
+    pub(crate) fn by(namespace: &'a Namespace, command: Command) -> Self {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+        Self::run(namespace, command, &format!("-H {address}"), address)
+    }
+
+    fn run(namespace: &'a Namespace, mut command: Command, arguments: &str, address: SocketAddr) -> Self {
         let folder = Folder::new();
         let log = std::fs::File::create(folder.path().join("ubridge.log")).expect("a log file");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rubridge"));
-        command.args(["-H", &format!("127.0.0.1:{PORT}")]).args(options.split_whitespace());
-        command.current_dir(folder.path()).stdin(Stdio::null());
+        command.args(arguments.split_whitespace()).current_dir(folder.path()).stdin(Stdio::null());
         command.stdout(log.try_clone().expect("a second handle")).stderr(log);
         let child = namespace.run(|| command.spawn()).expect("the program starts");
-        let hypervisor = Self { namespace, child, folder };
-        wait_until("it listens", || namespace.run(|| TcpStream::connect(("127.0.0.1", PORT))).is_ok());
+        let hypervisor = Self { namespace, child, address, folder };
+        wait_until("it listens", || namespace.run(|| TcpStream::connect(address)).is_ok());
         hypervisor
     }
 
     /// A new connection.
     pub(crate) fn client(&self) -> Client {
-        let stream = self.namespace.run(|| TcpStream::connect(("127.0.0.1", PORT))).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let reader = BufReader::new(stream.try_clone().expect("a second handle"));
-        Client { stream, reader }
+        Client::connect(self.namespace, self.address)
     }
 
     pub(crate) fn id(&self) -> i32 {
@@ -105,6 +113,16 @@ impl Drop for Hypervisor<'_> {
 }
 
 impl Client {
+    pub(crate) fn connect(namespace: &Namespace, address: SocketAddr) -> Self {
+        Self::over(namespace.run(|| TcpStream::connect(address)).expect("a connection"))
+    }
+
+    pub(crate) fn over(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let reader = BufReader::new(stream.try_clone().expect("a second handle"));
+        Self { stream, reader }
+    }
+
     /// Sends a line and returns the lines of the reply, without their ends.
     pub(crate) fn ask(&mut self, command: &str) -> Vec<String> {
         self.send(format!("{command}\n").as_bytes());

@@ -4,13 +4,19 @@ mod folder;
 pub(crate) mod frames;
 mod hypervisor;
 mod namespace;
+mod own_tmp;
+mod pcap_file;
 mod program;
+mod tunnel;
 mod wire_tap;
 
 pub(crate) use folder::Folder;
 pub(crate) use hypervisor::{Client, Hypervisor, has_interface};
 pub(crate) use namespace::{Namespace, stay_on_one_cpu};
+pub(crate) use own_tmp::with_own_tmp;
+pub(crate) use pcap_file::PcapFile;
 pub(crate) use program::{Rubridge, Totals};
+pub(crate) use tunnel::Tunnel;
 pub(crate) use wire_tap::{Heard, WireTap};
 
 use std::time::Duration;
