@@ -114,6 +114,9 @@ fn a_tunnel_is_replaced() {
         let tunnels = [10_001, 10_002].map(|local| Tunnel::new(lab.namespace, local + 10_000, local));
         check_replaced(lab, 10_001);
         check_passes(lab, ("1 3", 0x31), &tunnels[0]);
+        // By the very same.
+        check_replaced(lab, 10_001);
+        check_passes(lab, ("1 3", 0x31), &tunnels[0]);
         lab.expect("iol_bridge stop b", "100-IOL bridge 'b' stopped");
         check_replaced(lab, 10_001);
         check_replaced(lab, 10_002);

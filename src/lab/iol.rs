@@ -73,6 +73,12 @@ impl IolBridge {
         self.hub.is_some()
     }
 
+    /// The tunnel at a port.
+    #[must_use]
+    pub fn tunnel(&self, port: Port) -> Option<&Identity> {
+        Some(&self.ports.get(&port)?.tunnel.as_ref()?.identity)
+    }
+
     /// Its tunnels.
     pub fn tunnels(&self) -> impl Iterator<Item = &Identity> {
         self.ports.values().filter_map(|port| Some(&port.tunnel.as_ref()?.identity))
