@@ -162,6 +162,20 @@ fn a_renamed_bridge_goes_on_and_starts_again() {
 }
 
 #[test]
+fn frames_wait_while_a_bridge_is_stopped() {
+    with_bridge("", |lab| {
+        let tunnel = lab.connect("1 3", 10_000);
+        let instance = Instance::new(INSTANCE);
+        lab.client.tell("iol_bridge stop b");
+        tunnel.send(b"waiting for the instance");
+        instance.send(0x31, b"waiting for the tunnel");
+        lab.client.tell("iol_bridge start b");
+        assert_eq!(instance.receive(), (0x31, b"waiting for the instance".to_vec()));
+        assert_eq!(tunnel.receive(), b"waiting for the tunnel");
+    });
+}
+
+#[test]
 fn a_bridge_is_deleted_under_traffic_again_and_again() {
     with_bridge("", |lab| {
         let tunnel = lab.connect("1 3", 10_000);

@@ -94,7 +94,13 @@ impl IolBridge {
         }
         self.hub = Some(Hub::start(engine, &format!("iol:{}", self.id()), self.station.ingress()?)?);
         let ports: Vec<Port> = self.ports.keys().copied().collect();
-        ports.into_iter().try_for_each(|port| self.attach(engine, port))
+        let attached = ports.into_iter().try_for_each(|port| self.attach(engine, port));
+        match (&self.hub, &attached) {
+            (Some(hub), Ok(())) => hub.open(),
+            // It is as it was, but for the tunnel that failed.
+            _ => drop(self.stop()),
+        }
+        attached
     }
 
     /// Stops forwarding; returns whether it was running.
@@ -102,6 +108,10 @@ impl IolBridge {
         let Some(hub) = self.hub.take() else { return false };
         let mut tunnels = hub.stop();
         for (port, state) in &mut self.ports {
+            // Where starting failed, some are still here.
+            if state.tunnel.as_ref().is_some_and(|tunnel| tunnel.ends.is_some()) {
+                continue;
+            }
             match (state.tunnel.as_mut(), tunnels.remove(port)) {
                 (Some(tunnel), Some(ends)) => tunnel.ends = Some(ends),
                 // It is lost with a worker.
