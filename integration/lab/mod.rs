@@ -1,5 +1,6 @@
 //! What the tests are made of: namespaces, interfaces, the program, and frames.
 
+mod daemon;
 mod folder;
 pub(crate) mod frames;
 mod hypervisor;
@@ -10,6 +11,7 @@ mod program;
 mod tunnel;
 mod wire_tap;
 
+pub(crate) use daemon::Daemon;
 pub(crate) use folder::Folder;
 pub(crate) use hypervisor::{Client, Hypervisor, has_interface};
 pub(crate) use namespace::{Namespace, stay_on_one_cpu};
