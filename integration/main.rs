@@ -11,6 +11,7 @@ mod engine;
 mod iol;
 mod lab;
 mod linux_raw;
+mod nodes;
 mod tap;
 mod transcripts;
 mod transfer;

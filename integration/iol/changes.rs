@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::{BRIDGE, INSTANCE, Instance, Lab, add_nio, path, with_bridge};
-use crate::lab::{PcapFile, Tunnel, wait_until};
+use crate::lab::{EndsThreads, PcapFile, Tunnel, wait_until};
 
 const MOMENT: Duration = Duration::from_millis(20);
 
@@ -16,6 +16,7 @@ fn under_traffic<T>(instance: &Instance, tunnel: &Tunnel, task: impl FnOnce() ->
     let frame = [&[0, 0, 0, 0, 0x31, 0, 0, 0], &[7; 100][..]].concat();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _end = EndsThreads(&done);
         scope.spawn(|| {
             while !done.load(Relaxed) {
                 // The bridge may be gone, or have no room.
@@ -36,10 +37,7 @@ fn under_traffic<T>(instance: &Instance, tunnel: &Tunnel, task: impl FnOnce() ->
                 tunnel.receive_within(MOMENT);
             }
         });
-        // Threads are waited for, even where the task fails.
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(task));
-        done.store(true, Relaxed);
-        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        task()
     })
 }
 
@@ -275,5 +273,42 @@ fn ports_and_ids_have_their_ranges() {
         lab.expect(&own, &format!("206-IOU ID {BRIDGE} cannot be the same as bridge 'b' ID"));
         lab.expect("iol_bridge create c 65535", "100-IOL bridge 'c' created");
         assert_eq!(lab.client.ask("iol_bridge list"), ["101 c (ports = 0)", "101 b (ports = 0)", "100-OK"]);
+    });
+}
+
+#[test]
+fn an_iou_node_is_started_and_its_links_change() {
+    with_bridge("", |lab| {
+        let [first, second, third] =
+            [10_000, 10_001, 10_002].map(|port| Tunnel::new(lab.namespace, port + 10_000, port));
+        lab.expect("iol_bridge delete IOL-BRIDGE-913", "214-IOL bridge 'IOL-BRIDGE-913' doesn't exist");
+        // The node is started a second time: its bridge is still there.
+        lab.client.tell("iol_bridge rename b IOL-BRIDGE-913");
+        lab.client.tell("iol_bridge delete IOL-BRIDGE-913");
+        let instance = Instance::new(INSTANCE);
+        lab.client.tell(&format!("iol_bridge create IOL-BRIDGE-913 {BRIDGE}"));
+        let file = lab.hypervisor.path("link.pcap");
+        let on = |rest: &str| rest.replace(" b ", " IOL-BRIDGE-913 ");
+        for (port, local) in [("0 0", 10_000), ("1 3", 10_001)] {
+            lab.client.tell(&on(&add_nio(port, local)));
+            lab.client.tell(&on(&format!("iol_bridge start_capture b {port} \"{}\" EN10MB", file.display())));
+            lab.client.tell(&on(&format!("iol_bridge reset_packet_filters b {port} ")));
+            lab.client.tell(&on(&format!("iol_bridge add_packet_filter b {port} filter0 packet_loss 0")));
+        }
+        lab.client.tell("iol_bridge start IOL-BRIDGE-913");
+        for (number, tunnel) in [(0x00, &first), (0x31, &second)] {
+            tunnel.send(b"started");
+            assert_eq!(instance.receive(), (number, b"started".to_vec()));
+            instance.send(number, b"started");
+            assert_eq!(tunnel.receive(), b"started");
+        }
+        lab.client.tell("iol_bridge delete_nio_udp IOL-BRIDGE-913 1 3");
+        lab.client.tell(&on(&add_nio("1 3", 10_002)));
+        lab.client.tell("iol_bridge reset_packet_filters IOL-BRIDGE-913 1 3");
+        instance.send(0x31, b"relinked");
+        assert_eq!(third.receive(), b"relinked");
+        lab.expect("hypervisor stop", "100-OK");
+        assert_eq!(lab.hypervisor.end(), Some(0));
+        assert!(!path(BRIDGE).exists());
     });
 }

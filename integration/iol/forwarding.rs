@@ -35,7 +35,7 @@ fn what_is_no_frame_is_dropped() {
         tunnel.send(b"?");
         assert_eq!(instance.receive(), (0x31, b"?".to_vec()));
         // An empty datagram is a frame that was lost.
-        assert_eq!(lab.stats(), ["101 port 1/3:      IN: 2 packets (1 bytes) OUT: 1 packets (1 bytes)"]);
+        lab.until_counted(&["101 port 1/3:      IN: 2 packets (1 bytes) OUT: 1 packets (1 bytes)"]);
     });
 }
 
@@ -54,8 +54,7 @@ fn a_frame_that_is_too_long_for_iol_is_dropped() {
         // Towards the tunnel there is no such limit.
         instance.send(0x31, &bytes);
         assert_eq!(tunnel.receive(), bytes);
-        let stats = "101 port 1/3:      IN: 4 packets (13194 bytes) OUT: 1 packets (5000 bytes)";
-        assert_eq!(lab.stats(), [stats]);
+        lab.until_counted(&["101 port 1/3:      IN: 4 packets (13194 bytes) OUT: 1 packets (5000 bytes)"]);
     });
 }
 
@@ -144,10 +143,10 @@ fn ports_do_not_mix_and_keep_their_order_under_load() {
                 }
             });
         });
-        for line in lab.stats() {
-            let count = format!("{} packets", ROUNDS * FRAMES_A_ROUND);
-            assert!(line.contains(&format!("IN: {count}")) && line.contains(&format!("OUT: {count}")), "{line}");
-        }
+        let count = ROUNDS * FRAMES_A_ROUND;
+        let counts = [format!("IN: {count} packets"), format!("OUT: {count} packets")];
+        wait_until("all is counted", || lab.stats().iter().all(|line| counts.iter().all(|count| line.contains(count))));
+        assert_eq!(lab.stats().len(), PORTS.len());
     });
 }
 
@@ -166,7 +165,7 @@ fn traffic_is_counted_by_port() {
         let nothing = "0 packets (0 bytes)";
         // In the order of their numbers, bay + 16 * unit.
         let counted = [stats("15/0", nothing, "1 packets (10 bytes)"), stats("2/1", "2 packets (8 bytes)", nothing)];
-        wait_until("all is counted", || lab.stats() == counted);
+        lab.until_counted(&counted);
         lab.expect("iol_bridge reset_stats b", "100-OK");
         assert_eq!(lab.stats(), [stats("15/0", nothing, nothing), stats("2/1", nothing, nothing)]);
         first.send(b"a");

@@ -7,6 +7,7 @@ mod ports;
 
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use crate::lab::{Client, Hypervisor, Namespace, PATIENCE, Tunnel, with_own_tmp};
 
@@ -83,6 +84,17 @@ impl Lab<'_> {
         let mut lines = self.client.tell("iol_bridge get_stats b");
         lines.pop();
         lines
+    }
+
+    /// Waits until that is what is said of the traffic: a frame is counted when it has been sent.
+    fn until_counted(&mut self, lines: &[impl AsRef<str>]) {
+        let mut said = Vec::new();
+        let expected: Vec<&str> = lines.iter().map(AsRef::as_ref).collect();
+        let start = Instant::now();
+        while said != expected {
+            assert!(start.elapsed() < PATIENCE, "{said:?}");
+            said = self.stats();
+        }
     }
 
     /// How many frames the port at the front of the list received from its tunnel.

@@ -1,7 +1,7 @@
 //! The program as a process with a log, in a folder of its own.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
@@ -40,6 +40,10 @@ impl Daemon {
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).expect("a mask");
         caught & (1 << (signal as i32 - 1)) != 0 || status.contains("State:\tZ")
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// A path in its folder.
