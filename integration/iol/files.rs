@@ -4,11 +4,12 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use nix::sys::signal::Signal;
 
 use super::{BRIDGE, path};
-use crate::lab::{Hypervisor, Namespace, with_own_tmp};
+use crate::lab::{Client, Hypervisor, Namespace, wait_until, with_own_tmp};
 
 const FOLDER: &str = "/tmp/netio0";
 
@@ -131,6 +132,40 @@ fn an_id_belongs_to_one_bridge() {
         one.client().tell(&format!("iol_bridge delete b{BRIDGE}"));
         two.client().tell(&create(BRIDGE));
         assert_eq!(names().len(), 4);
+    });
+}
+
+/// Tries to take the id; returns whether it was to be had, and then to have for this process alone.
+fn take_and_give_up(client: &mut Client, pid: i32, owners: &AtomicUsize) -> bool {
+    if client.ask(&create(BRIDGE)) != [format!("100-IOL bridge 'b{BRIDGE}' created")] {
+        return false;
+    }
+    assert_eq!(owners.fetch_add(1, Relaxed), 0, "the other one has it");
+    assert_eq!(fs::read_to_string(lock_path(BRIDGE)).expect("the lock"), format!("{pid}\n"));
+    assert!(path(BRIDGE).exists());
+    owners.fetch_sub(1, Relaxed);
+    client.tell(&format!("iol_bridge delete b{BRIDGE}"));
+    true
+}
+
+#[test]
+fn an_id_that_is_given_up_is_not_had_twice() {
+    with_own_tmp(|| {
+        let namespaces = [(); 2].map(|()| Namespace::new());
+        let hypervisors = namespaces.each_ref().map(Hypervisor::start);
+        let owners = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for hypervisor in &hypervisors {
+                let (mut client, owners) = (hypervisor.client(), &owners);
+                scope.spawn(move || {
+                    let mut had = 0;
+                    wait_until("it has had the id often", || {
+                        had += (0..200).filter(|_| take_and_give_up(&mut client, hypervisor.id(), owners)).count();
+                        had >= 500
+                    });
+                });
+            }
+        });
     });
 }
 
