@@ -12,6 +12,7 @@ mod iol;
 mod lab;
 mod linux_raw;
 mod nodes;
+mod privileges;
 mod tap;
 mod transcripts;
 mod transfer;
