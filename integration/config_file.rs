@@ -1,6 +1,5 @@
 //! Bridges of an INI file.
 
-use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::lab::{
-    Daemon, EndsThreads, Folder, Hypervisor, Namespace, PcapFile, Tunnel, WireTap, has_interface, wait_until,
+    Daemon, EndsThreads, Folder, Hypervisor, Namespace, PcapFile, Tunnel, WireTap, has_interface, is_free, wait_until,
 };
 
 /// How long to wait for a frame before it is sent anew.
@@ -98,11 +97,6 @@ fn start(namespace: &Namespace, content: &str) -> Daemon {
     Daemon::start(namespace, folder(content), "-f lab.ini")
 }
 
-/// Whether nobody has a UDP port.
-fn is_free(namespace: &Namespace, port: u16) -> bool {
-    namespace.run(|| UdpSocket::bind(("0.0.0.0", port)).is_ok())
-}
-
 #[test]
 fn every_kind_of_end_works_though_one_bridge_fails() {
     let [outside, namespace] = [(); 2].map(|()| Namespace::new());
@@ -161,7 +155,7 @@ fn every_kind_of_end_works_though_one_bridge_fails() {
         program.until_told(line);
     }
     let complaint = "bridge 'bridge 10002': unable to create Linux RAW NIO nosuchif (";
-    assert!(program.log().lines().any(|line| line.starts_with(complaint)), "{}", program.log());
+    wait_until(complaint, || program.log().lines().any(|line| line.starts_with(complaint)));
 
     program.signal(Signal::SIGTERM);
     assert_eq!(program.end(), Some(0));
@@ -299,7 +293,7 @@ fn reloading_puts_a_changed_file_into_force_under_traffic() {
             }
         }
     });
-    assert_eq!(program.log().matches("Reloading configuration\n").count(), 3);
+    wait_until("all reloads are told", || program.log().matches("Reloading configuration\n").count() == 3);
     program.signal(Signal::SIGTERM);
     assert_eq!(program.end(), Some(0));
     assert!(is_free(&namespace, 10_000) && is_free(&namespace, 10_030));

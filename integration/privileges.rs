@@ -121,9 +121,9 @@ fn without_privileges_tunnels_work_and_devices_are_refused() {
         ] {
             let refused = format!("206-unable to create NIO {kind} for bridge 'b'");
             assert_eq!(client.ask(&format!("bridge {command}")), [refused]);
-            let log = hypervisor.log();
-            let line = log.lines().find(|line| line.starts_with(told)).unwrap_or_else(|| panic!("{told}: {log}"));
-            assert!(line.contains("CAP_NET_"), "it names the cure: {line}");
+            wait_until("it is told, and with it the cure", || {
+                hypervisor.log().lines().any(|line| line.starts_with(told) && line.contains("CAP_NET_"))
+            });
         }
         let refused = client.ask("brctl addif nic0 nic0");
         assert_eq!(refused, ["206-Could not add interface nic0 to nic0: Operation not permitted"]);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::{BRIDGE, INSTANCE, Instance, Lab, add_nio, path, with_bridge};
-use crate::lab::{EndsThreads, PcapFile, Tunnel, wait_until};
+use crate::lab::{EndsThreads, PcapFile, Tunnel, is_free, wait_until};
 
 const MOMENT: Duration = Duration::from_millis(20);
 
@@ -216,7 +216,7 @@ fn a_deleted_bridge_leaves_nothing_open() {
             lab.client.tell("iol_bridge delete b");
             // The thread of a capture may take a moment to end.
             wait_until("everything is closed", || count(lab) == before);
-            lab.namespace.run(|| std::net::UdpSocket::bind("0.0.0.0:10000").expect("the port is free"));
+            assert!(is_free(lab.namespace, 10_000));
             assert!(!path(BRIDGE).exists());
         }
     });

@@ -160,8 +160,8 @@ fn an_id_that_is_given_up_is_not_had_twice() {
                 scope.spawn(move || {
                     let mut had = 0;
                     wait_until("it has had the id often", || {
-                        had += (0..200).filter(|_| take_and_give_up(&mut client, hypervisor.id(), owners)).count();
-                        had >= 500
+                        had += (0..50).filter(|_| take_and_give_up(&mut client, hypervisor.id(), owners)).count();
+                        had >= 150
                     });
                 });
             }

@@ -20,7 +20,7 @@ pub(crate) use own_tmp::with_own_tmp;
 pub(crate) use pcap_file::PcapFile;
 pub(crate) use process::Process;
 pub(crate) use program::{Rubridge, Totals};
-pub(crate) use tunnel::Tunnel;
+pub(crate) use tunnel::{Tunnel, is_free};
 pub(crate) use wire_tap::{Heard, WireTap};
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

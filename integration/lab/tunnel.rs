@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-use super::{Namespace, PATIENCE};
+use super::{Namespace, PATIENCE, wait_until};
 
 /// A socket that sends to a tunnel of the program, and hears only that one.
 pub(crate) struct Tunnel(UdpSocket);
@@ -11,7 +11,13 @@ pub(crate) struct Tunnel(UdpSocket);
 impl Tunnel {
     /// The peer, at the port `ours`, of a tunnel at the port `theirs`. The tunnel may come later.
     pub(crate) fn new(namespace: &Namespace, ours: u16, theirs: u16) -> Self {
-        let socket = namespace.run(|| UdpSocket::bind((Ipv4Addr::LOCALHOST, ours)).expect("the port is free"));
+        let mut socket = None;
+        // One that was closed lives on for a moment, where another test is about to start a process.
+        wait_until("the port is free", || {
+            socket = namespace.run(|| UdpSocket::bind((Ipv4Addr::LOCALHOST, ours)).ok());
+            socket.is_some()
+        });
+        let socket = socket.expect("bound");
         socket.connect((Ipv4Addr::LOCALHOST, theirs)).expect("a way to the tunnel");
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         Self(socket)
@@ -42,4 +48,11 @@ impl Tunnel {
         self.0.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         Some(buffer[..received.ok()?].to_vec())
     }
+}
+
+/// Whether no socket over IPv4 has a UDP port. It is read, not tried: a socket of ours could be in the way later.
+pub(crate) fn is_free(namespace: &Namespace, port: u16) -> bool {
+    let sockets = namespace.run(|| std::fs::read_to_string("/proc/thread-self/net/udp").expect("the sockets"));
+    let addresses = sockets.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
+    addresses.into_iter().all(|address| !address.ends_with(&format!(":{port:04X}")))
 }
