@@ -8,7 +8,7 @@ mod program;
 mod wire_tap;
 
 pub(crate) use folder::Folder;
-pub(crate) use hypervisor::{Client, Hypervisor, has_interface};
+pub(crate) use hypervisor::{Client, Hypervisor, PORT, has_interface};
 pub(crate) use namespace::{Namespace, stay_on_one_cpu};
 pub(crate) use program::{Rubridge, Totals};
 pub(crate) use wire_tap::{Heard, WireTap};
