@@ -1,11 +1,12 @@
 //! How connections and the program end: every reply is sent, and no connection is reset.
 
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 
-use nix::sys::signal::Signal::{SIGHUP, SIGINT, SIGTERM};
+use nix::sys::signal::Signal::{self, SIGHUP, SIGINT, SIGTERM};
 
 use super::{conversation, expect_in_step, expect_replies, script};
-use crate::lab::{Client, Hypervisor, Namespace, has_interface};
+use crate::lab::{Client, Hypervisor, Namespace, has_interface, wait_until};
 
 #[test]
 fn close_ends_one_connection_in_order() {
@@ -93,6 +94,61 @@ fn sigterm_ends_everything_in_order() {
 #[test]
 fn sigint_ends_everything_in_order() {
     end_with_clients(732, |hypervisor, _| hypervisor.signal(SIGINT));
+}
+
+/// The end of a capture waits for its reader, here for one that does not read.
+#[test]
+fn no_connection_is_reset_when_bridges_take_long_to_end() {
+    let namespace = Namespace::new();
+    let mut hypervisor = Hypervisor::start(&namespace);
+    let fifo = hypervisor.path("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
+    let _reader = open_fifo(&fifo);
+    let mut client = hypervisor.client();
+    for command in ["create b", "add_nio_udp b 20001 127.0.0.1 30001", "add_nio_udp b 20002 127.0.0.1 30002"] {
+        client.tell(&format!("bridge {command}"));
+    }
+    client.tell(&format!("bridge start_capture b {}", fifo.display()));
+    client.tell("bridge start b");
+    let sender = namespace.run(|| UdpSocket::bind("127.0.0.1:30001")).expect("a port");
+    sender.connect(SocketAddr::from(([127, 0, 0, 1], 20001))).expect("connected");
+    wait_until("the FIFO is full", || {
+        (0..64).for_each(|_| drop(sender.send(&[7; 1400])));
+        client.stats("b", "Source")[0] > 200
+    });
+
+    let mut busy = busy_clients(&hypervisor);
+    client.send(b"hypervisor stop\n");
+    assert_eq!(client.reply(), ["100-OK"]);
+    assert_eq!(client.rest(), "");
+    busy.iter_mut().for_each(|client| drop(client.rest()));
+    assert_eq!(hypervisor.end(), Some(0));
+}
+
+/// Opens a FIFO for reading, which nobody has open for writing.
+fn open_fifo(path: &Path) -> std::fs::File {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true).custom_flags(nix::libc::O_NONBLOCK).open(path).expect("the FIFO")
+}
+
+#[test]
+fn whoever_has_just_connected_is_not_reset() {
+    let namespace = Namespace::new();
+    for _ in 0..5 {
+        let mut hypervisor = Hypervisor::start(&namespace);
+        let mut client = hypervisor.client();
+        client.tell("hypervisor version");
+        // The server finds these connections and the command together.
+        hypervisor.signal(Signal::SIGSTOP);
+        let mut late: Vec<Client> = (0..20).map(|_| hypervisor.client()).collect();
+        client.send(b"hypervisor stop\n");
+        late.extend((0..20).map(|_| hypervisor.client()));
+        hypervisor.signal(Signal::SIGCONT);
+        assert_eq!(client.rest(), "100-OK\r\n");
+        late.iter_mut().for_each(|client| assert_eq!(client.rest(), ""));
+        assert_eq!(hypervisor.end(), Some(0));
+    }
 }
 
 #[test]
