@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bridges;
+mod descriptors;
 mod ends;
 mod iol_bridges;
 
