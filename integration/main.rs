@@ -5,6 +5,7 @@
 mod capture;
 mod command_line;
 mod config_file;
+mod control;
 mod differential;
 mod docker_brctl;
 mod engine;
@@ -13,6 +14,7 @@ mod lab;
 mod linux_raw;
 mod nodes;
 mod privileges;
+mod states;
 mod tap;
 mod transcripts;
 mod transfer;

@@ -1,6 +1,6 @@
 //! The program in hypervisor mode, and clients of it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use super::{Folder, Namespace, PATIENCE, wait_until};
 
 /// Every namespace has all ports to itself.
-const PORT: u16 = 4299;
+pub(crate) const PORT: u16 = 4299;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_rubridge");
 
 /// A running `rubridge -H`, killed when dropped.
@@ -40,10 +40,23 @@ impl<'a> Hypervisor<'a> {
         Self::run(namespace, Command::new(PROGRAM), &format!("-H {address} {options}"), address)
     }
 
+    /// Starts it with `arguments`, by which it listens on `address`, and waits until it does.
+    pub(crate) fn listening(namespace: &'a Namespace, arguments: &str, address: SocketAddr) -> Self {
+        Self::run(namespace, Command::new(PROGRAM), arguments, address)
+    }
+
     /// Starts it by `command`, with some privileges or as another file, and waits until it listens.
     pub(crate) fn by(namespace: &'a Namespace, command: Command) -> Self {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
         Self::run(namespace, command, &format!("-H {address}"), address)
+    }
+
+    /// Starts it so that it may have so many descriptors, and waits until it listens.
+    pub(crate) fn limited(namespace: &'a Namespace, descriptors: usize) -> Self {
+        // Of util-linux; it becomes the program that it runs.
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={descriptors}")).arg(PROGRAM);
+        Self::by(namespace, command)
     }
 
     fn run(namespace: &'a Namespace, mut command: Command, arguments: &str, address: SocketAddr) -> Self {
@@ -64,6 +77,13 @@ impl<'a> Hypervisor<'a> {
 
     pub(crate) fn id(&self) -> i32 {
         i32::try_from(self.child.id()).expect("a process id")
+    }
+
+    /// Its memory, in KiB.
+    pub(crate) fn memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
     /// What it has printed so far.
@@ -154,6 +174,13 @@ impl Client {
                 return lines;
             }
         }
+    }
+
+    /// What still comes until the server closes the connection, in order: it must not reset it.
+    pub(crate) fn rest(&mut self) -> String {
+        let mut rest = Vec::new();
+        self.reader.read_to_end(&mut rest).expect("the end of the connection, and no reset");
+        String::from_utf8(rest).expect("UTF-8")
     }
 
     /// Frames and bytes received and sent by the NIO whose line starts with `title`.

@@ -14,7 +14,7 @@ mod wire_tap;
 
 pub(crate) use daemon::Daemon;
 pub(crate) use folder::Folder;
-pub(crate) use hypervisor::{Client, Hypervisor, has_interface};
+pub(crate) use hypervisor::{Client, Hypervisor, PORT, has_interface};
 pub(crate) use namespace::{Namespace, stay_on_one_cpu};
 pub(crate) use own_tmp::with_own_tmp;
 pub(crate) use pcap_file::PcapFile;
