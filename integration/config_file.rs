@@ -93,8 +93,12 @@ fn write(folder: &Path, content: &str) {
     std::fs::write(folder.join("lab.ini"), content).expect("written");
 }
 
+fn start_with(namespace: &Namespace, folder: Folder, options: &str) -> Daemon {
+    Daemon::start(namespace, folder, Daemon::command(), options)
+}
+
 fn start(namespace: &Namespace, content: &str) -> Daemon {
-    Daemon::start(namespace, folder(content), "-f lab.ini")
+    start_with(namespace, folder(content), "-f lab.ini")
 }
 
 #[test]
@@ -120,7 +124,7 @@ fn every_kind_of_end_works_though_one_bridge_fails() {
         tunnels.push(end);
     }
     write(folder.path(), &content);
-    let mut program = Daemon::start(&namespace, folder, "-f lab.ini");
+    let mut program = start_with(&namespace, folder, "-f lab.ini");
     wait_until("the TAP is there", || has_interface(&namespace, "rb0"));
     namespace.ip("link set rb0 up");
 
@@ -334,7 +338,7 @@ fn a_file_that_is_broken_at_a_reload_changes_nothing() {
 fn frames_are_told_where_that_is_asked_for() {
     let namespace = Namespace::new();
     let (section, [mut one, mut other]) = two_tunnels(&namespace, "Lan", 10_000);
-    let program = Daemon::start(&namespace, folder(&section), "-d1 -flab.ini");
+    let program = start_with(&namespace, folder(&section), "-d1 -flab.ini");
     check_passes(&mut one, &mut other, 1);
     program.until_told("Received 60 bytes on bridge 'lan' (source NIO)");
     program.until_told("Received 60 bytes on bridge 'lan' (destination NIO)");
@@ -346,7 +350,7 @@ fn without_a_word_the_usual_file_is_run() {
     let (section, [mut one, mut other]) = two_tunnels(&namespace, "a", 10_000);
     let folder = folder("");
     std::fs::write(folder.path().join("ubridge.ini"), section).expect("written");
-    let _program = Daemon::start(&namespace, folder, "");
+    let _program = start_with(&namespace, folder, "");
     check_passes(&mut one, &mut other, 1);
 }
 

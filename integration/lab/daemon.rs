@@ -18,10 +18,14 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the program with the words of `arguments` in `folder`, where its log is too.
-    pub(crate) fn start(namespace: &Namespace, folder: Folder, arguments: &str) -> Self {
+    /// The command that runs the program.
+    pub(crate) fn command() -> Command {
+        Command::new(env!("CARGO_BIN_EXE_rubridge"))
+    }
+
+    /// Starts the program by `command` with the words of `arguments` in `folder`, where its log is too.
+    pub(crate) fn start(namespace: &Namespace, folder: Folder, mut command: Command, arguments: &str) -> Self {
         let log = File::create(folder.path().join(LOG)).expect("a log file");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rubridge"));
         command.args(arguments.split_whitespace()).current_dir(folder.path()).stdin(Stdio::null());
         command.stdout(log.try_clone().expect("a second handle")).stderr(log);
         let child = namespace.run(|| command.spawn()).expect("the program starts");
@@ -30,7 +34,7 @@ impl Daemon {
         daemon
     }
 
-    fn id(&self) -> i32 {
+    pub(crate) fn id(&self) -> i32 {
         i32::try_from(self.child.id()).expect("a process id")
     }
 
@@ -40,6 +44,18 @@ impl Daemon {
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).expect("a mask");
         caught & (1 << (signal as i32 - 1)) != 0 || status.contains("State:\tZ")
+    }
+
+    /// Its memory, in KiB.
+    pub(crate) fn memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
+    /// Entries of a folder of its /proc folder: `fd`, `task`.
+    pub(crate) fn count(&self, what: &str) -> usize {
+        std::fs::read_dir(format!("/proc/{}/{what}", self.id())).expect("it runs").count()
     }
 
     pub(crate) fn folder(&self) -> &Path {
