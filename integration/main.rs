@@ -10,6 +10,7 @@ mod docker_brctl;
 mod engine;
 mod lab;
 mod linux_raw;
+mod soak;
 mod states;
 mod tap;
 mod transcripts;
