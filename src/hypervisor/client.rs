@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{SockRef, TcpKeepalive};
 
-use super::command::execute;
+use super::modules::execute;
 use super::reply::{After, Code, Reply};
 use super::tokenizer::{Line, Tokenizer};
 use crate::lab::Lab;
