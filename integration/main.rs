@@ -14,6 +14,7 @@ mod lab;
 mod linux_raw;
 mod nodes;
 mod privileges;
+mod soak;
 mod states;
 mod tap;
 mod transcripts;
