@@ -12,3 +12,4 @@ mod linux_raw;
 mod tap;
 mod transcripts;
 mod transfer;
+mod tunnels;
