@@ -13,3 +13,4 @@ mod tap;
 mod transcripts;
 mod transfer;
 mod tunnels;
+mod unix_sockets;
