@@ -4,6 +4,7 @@
 
 mod capture;
 mod command_line;
+mod commanded_nics;
 mod commanded_taps;
 mod differential;
 mod docker_brctl;
