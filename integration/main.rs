@@ -9,6 +9,7 @@ mod commanded_taps;
 mod differential;
 mod docker_brctl;
 mod engine;
+mod filters;
 mod lab;
 mod linux_raw;
 mod queued;
