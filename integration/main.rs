@@ -3,6 +3,7 @@
 //! They need root, and say so where they do not have it.
 
 mod capture;
+mod captures;
 mod command_line;
 mod commanded_nics;
 mod commanded_taps;
