@@ -15,6 +15,7 @@ mod lab;
 mod linux_raw;
 mod queued;
 mod tap;
+mod tracing;
 mod transcripts;
 mod transfer;
 mod tunnels;
