@@ -260,7 +260,12 @@ fn a_tunnel_that_runs_is_not_opened_twice() {
     let TwoTunnels { mut client, left, right, hypervisor: _hypervisor } = TwoTunnels::start(&namespace);
     client.tell("bridge create c");
     let refused = ["206-unable to create NIO UDP for bridge 'c'"];
-    for same in ["20000 127.0.0.1 20001", "020000 127.0.0.1 +20001", "20002 127.0.0.1 20003"] {
+    // Whatever it is called.
+    let address = address_of(&namespace, "localhost");
+    client.tell_all(&["bridge create d", "bridge add_nio_udp d 20010 localhost 20011"]);
+    client.tell_all(&["bridge add_nio_udp d 20012 localhost 20013", "bridge start d"]);
+    assert_eq!(client.ask(&format!("bridge add_nio_udp c 20012 {address} 20013")), refused);
+    for same in ["20000 127.0.0.1 20001", "020000 127.0.0.1 +20001", "20010 localhost 20011", "20002 127.0.0.1 20003"] {
         assert_eq!(client.ask(&format!("bridge add_nio_udp c {same}")), refused, "{same}");
     }
     left.send_marks([1]);
