@@ -1,7 +1,7 @@
 //! Packet filters on frames that really pass a bridge.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::lab::frames::{Random, Recipe};
 use crate::lab::{
@@ -9,10 +9,6 @@ use crate::lab::{
 };
 
 impl TwoTunnels<'_> {
-    fn add(&mut self, filter: &str) {
-        self.client.tell(&format!("bridge add_packet_filter b {filter}"));
-    }
-
     fn reset(&mut self) {
         self.client.tell("bridge reset_packet_filters b");
     }
@@ -40,7 +36,7 @@ fn frequency_drop_drops_every_nth_frame() {
         ("-2", (0..10).collect()),
         ("3", vec![0, 1, 3, 4, 6, 7, 9]),
     ] {
-        tunnels.add(&format!("f frequency_drop {n}"));
+        tunnels.add_filter(&format!("f frequency_drop {n}"));
         assert_eq!(tunnels.passed(10), expected, "{n}");
     }
 }
@@ -49,7 +45,7 @@ fn frequency_drop_drops_every_nth_frame() {
 fn both_directions_share_a_filter() {
     let namespace = Namespace::new();
     let mut tunnels = TwoTunnels::start(&namespace);
-    tunnels.add("f frequency_drop 3");
+    tunnels.add_filter("f frequency_drop 3");
     let mut random = Random(6);
     let mut to_the_right = true;
     for number in 1..=90 {
@@ -69,10 +65,10 @@ fn packet_loss_is_exact_at_its_ends() {
     let namespace = Namespace::new();
     let mut tunnels = TwoTunnels::start(&namespace);
     for (percent, expected) in [(0, (0..2000).collect()), (100, vec![])] {
-        tunnels.add(&format!("f packet_loss {percent}"));
+        tunnels.add_filter(&format!("f packet_loss {percent}"));
         assert_eq!(tunnels.passed(2000), expected, "{percent} %");
     }
-    tunnels.add("f packet_loss 50");
+    tunnels.add_filter("f packet_loss 50");
     let passed = tunnels.passed(2000).len();
     assert!((800..1200).contains(&passed), "{passed}");
 }
@@ -83,7 +79,7 @@ fn corrupt_changes_the_middle_and_nothing_else() {
     let mut tunnels = TwoTunnels::start(&namespace);
     let mut random = Random(4);
     for (percent, changes) in [(100, true), (0, false)] {
-        tunnels.add(&format!("f corrupt {percent}"));
+        tunnels.add_filter(&format!("f corrupt {percent}"));
         for size in [3, 60, 61, 1514, 9000] {
             for (from, to) in [(&tunnels.left, &tunnels.right), (&tunnels.right, &tunnels.left)] {
                 let frame = random.bytes(size);
@@ -116,7 +112,7 @@ fn bpf_drops_what_matches() {
         ("\"len > 0\"", [false; 4]),
         ("\"icmp[icmptype] == 8\"", [true; 4]),
     ] {
-        tunnels.add(&format!("f bpf {expression}"));
+        tunnels.add_filter(&format!("f bpf {expression}"));
         let before = tunnels.client.stats("b", "Source")[0];
         frames.iter().for_each(|frame| tunnels.left.send(frame));
         tunnels.wait_for_frames(before + 4);
@@ -129,118 +125,20 @@ fn bpf_drops_what_matches() {
 }
 
 #[test]
-fn delay_holds_each_frame_and_not_the_line() {
-    let namespace = Namespace::new();
-    let mut tunnels = TwoTunnels::start(&namespace);
-    tunnels.add("f delay 500");
-    let start = Instant::now();
-    tunnels.left.send_marks(0..40);
-    let sent = start.elapsed();
-    tunnels.right.send_marks(40..80);
-    (0..40).for_each(|number| tunnels.right.expect_mark(number));
-    (40..80).for_each(|number| tunnels.left.expect_mark(number));
-    let last = start.elapsed();
-    assert!(last >= Duration::from_millis(500), "held: {last:?}");
-    // One after the other they would take 20 seconds.
-    assert!(last < sent + Duration::from_secs(10), "held together: {last:?}");
-}
-
-#[test]
-fn jitter_does_not_change_the_order() {
-    let namespace = Namespace::new();
-    let mut tunnels = TwoTunnels::start(&namespace);
-    tunnels.add("f delay 20 20");
-    tunnels.left.send_marks(0..500);
-    (0..500).for_each(|number| tunnels.right.expect_mark(number));
-}
-
-#[test]
-fn delays_add_up() {
-    let namespace = Namespace::new();
-    let mut tunnels = TwoTunnels::start(&namespace);
-    tunnels.add("short delay 100");
-    tunnels.add("long delay 200");
-    let start = Instant::now();
-    tunnels.left.send_marks([1]);
-    tunnels.right.expect_mark(1);
-    assert!(start.elapsed() >= Duration::from_millis(300), "{:?}", start.elapsed());
-}
-
-/// Longer than any test.
-const FOR_EVER: &str = "held delay 3600000";
-
-#[test]
-fn frames_held_back_are_discarded_with_what_holds_them() {
-    let namespace = Namespace::new();
-    for commands in [
-        &["bridge reset_packet_filters b"][..],
-        &["bridge delete_packet_filter b held"],
-        &["bridge stop b", "bridge reset_packet_filters b", "bridge start b"],
-        &["bridge delete b", "bridge create b", LEFT, RIGHT, "bridge start b"],
-        &["hypervisor reset", "bridge create b", LEFT, RIGHT, "bridge start b"],
-    ] {
-        let mut tunnels = TwoTunnels::start(&namespace);
-        tunnels.add(FOR_EVER);
-        tunnels.left.send_marks(0..100);
-        tunnels.right.send_marks(0..100);
-        tunnels.wait_for_frames(100);
-        tunnels.client.wait_for_frames("b", "Destination", 100);
-        tunnels.client.tell_all(commands);
-        tunnels.left.send_marks([1000]);
-        tunnels.right.expect_mark(1000);
-        tunnels.right.send_marks([1000]);
-        tunnels.left.expect_mark(1000);
-        tunnels.client.tell("hypervisor stop");
-        assert_eq!(tunnels.hypervisor.end(), Some(0));
-    }
-}
-
-#[test]
-fn other_changes_leave_held_frames_alone() {
-    let namespace = Namespace::new();
-    let mut tunnels = TwoTunnels::start(&namespace);
-    tunnels.add("held delay 700");
-    tunnels.left.send_marks(0..10);
-    tunnels.client.tell("bridge add_packet_filter b other frequency_drop 0");
-    tunnels.client.tell("bridge start_capture b held.pcap");
-    tunnels.client.tell("bridge rename b c");
-    tunnels.client.tell("bridge delete_packet_filter c other");
-    tunnels.client.tell("bridge stop_capture c");
-    (0..10).for_each(|number| tunnels.right.expect_mark(number));
-}
-
-#[test]
-fn a_delay_does_not_hold_up_other_bridges() {
-    let namespace = Namespace::new();
-    let mut tunnels = TwoTunnels::start(&namespace);
-    tunnels.add(FOR_EVER);
-    tunnels.client.tell_all(&["bridge create c", "bridge add_nio_udp c 20010 127.0.0.1 20011"]);
-    tunnels.client.tell_all(&["bridge add_nio_udp c 20012 127.0.0.1 20013", "bridge start c"]);
-    let (left, right) = (Tunnel::new(&namespace, 20011, 20010), Tunnel::new(&namespace, 20013, 20012));
-    for number in 0..100 {
-        tunnels.left.send_marks([number]);
-        left.send_marks([number]);
-        right.expect_mark(number);
-        right.send_marks([number]);
-        left.expect_mark(number);
-    }
-}
-
-#[test]
 fn filters_act_in_their_order() {
     let namespace = Namespace::new();
     let mut tunnels = TwoTunnels::start(&namespace);
     let odd = "odd bpf \"ether[15] & 1 == 1\"";
     let second = "second frequency_drop 2";
     for (filters, expected) in [([odd, second], vec![0, 4, 8]), ([second, odd], vec![0, 2, 4, 6, 8])] {
-        filters.iter().for_each(|filter| tunnels.add(filter));
+        filters.iter().for_each(|filter| tunnels.add_filter(filter));
         assert_eq!(tunnels.passed(10), expected, "{filters:?}");
     }
     // One that is removed and added again is the last.
-    tunnels.add(odd);
-    tunnels.add(second);
+    tunnels.add_filter(odd);
+    tunnels.add_filter(second);
     tunnels.client.tell("bridge delete_packet_filter b odd");
-    tunnels.add(odd);
+    tunnels.add_filter(odd);
     assert_eq!(tunnels.passed(10), [0, 2, 4, 6, 8]);
 }
 
@@ -277,7 +175,7 @@ fn a_filter_that_is_refused_leaves_nothing_behind() {
     ] {
         tunnels.hypervisor.wait_for_log(line);
     }
-    tunnels.add("f frequency_drop -1");
+    tunnels.add_filter("f frequency_drop -1");
     assert_eq!(tunnels.client.ask("bridge add_packet_filter b f packet_loss 1"), ["206-Failed to add filter 'f'"]);
     assert!(tunnels.passed(10).is_empty(), "the first of that name stays");
 }

@@ -7,6 +7,7 @@ mod captures;
 mod command_line;
 mod commanded_nics;
 mod commanded_taps;
+mod delays;
 mod differential;
 mod docker_brctl;
 mod engine;

@@ -108,6 +108,11 @@ impl<'a> TwoTunnels<'a> {
         Self { hypervisor, client, left, right }
     }
 
+    /// Adds a packet filter: its name, its type and what that takes.
+    pub(crate) fn add_filter(&mut self, filter: &str) {
+        self.client.tell(&format!("bridge add_packet_filter b {filter}"));
+    }
+
     /// Waits until the bridge has received so many frames from the left. Filters and captures have then seen them
     /// all, once another command has been answered.
     pub(crate) fn wait_for_frames(&mut self, frames: u64) {
