@@ -11,8 +11,9 @@ use crossbeam_channel::{Sender, bounded};
 
 /// Lines that may wait to be written.
 const WAITING: usize = 256;
-/// How long the end of the program waits for a stream's last lines.
-const PATIENCE: Duration = Duration::from_millis(30);
+/// How long to wait for a stream's last lines. Only where nobody reads them does it take any time; a busy machine
+/// needs a moment until it gets around to the thread that writes them.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 enum Message {
     Text(Vec<u8>),
