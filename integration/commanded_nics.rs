@@ -127,9 +127,23 @@ fn a_frame_too_big_for_the_wire_is_dropped_and_the_next_one_passes() {
             lab.client.stats("b", "Destination") == [0, 0, 2, 1574]
                 && lab.client.stats("b", "Source") == [5, 4000 + 1515 + 1514 + 13 + 60, 0, 0]
         });
-        lab.hypervisor.wait_for_log("too_big");
+        lab.hypervisor.wait_for_log("bytes=4000 mtu=1500 held_back=0 reason=\"too_big\"");
         assert!(lab.hypervisor.is_running());
     }
+}
+
+#[test]
+fn super_frames_whose_pieces_do_not_fit_are_logged() {
+    let wire = Wire::new();
+    wire.outside.ip("link set wan0 mtu 9000");
+    wire.bridge.ip("link set nic0 mtu 9000");
+    let hypervisor = Hypervisor::start(&wire.bridge);
+    let mut client = hypervisor.client();
+    client.tell_all(&["bridge create b", "bridge add_nio_linux_raw b nic0", "bridge add_nio_tap b tap0"]);
+    client.tell("bridge start b");
+    let built = Recipe { udp: true, payload: vec![1; 10_000], ..Recipe::default() }.begun();
+    WireTap::new(&wire.outside, "wan0").send(&built.virtio(5, 4000), &built.bytes);
+    hypervisor.wait_for_log("bytes=10042 mtu=1500 held_back=0 reason=\"too_big\"");
 }
 
 #[test]

@@ -22,6 +22,25 @@ fn delay_holds_each_frame_and_not_the_line() {
 }
 
 #[test]
+fn what_is_held_back_has_a_limit_that_is_told() {
+    let namespace = Namespace::new();
+    let mut tunnels = TwoTunnels::start(&namespace);
+    tunnels.add_filter(FOR_EVER);
+    // A few at a time, as they wait in the socket's buffer. 32 MiB are held.
+    let frames = (32 << 20) / 60_000 + 1;
+    for number in 1..=frames {
+        tunnels.left.send(&[1; 60_000]);
+        if number % 10 == 0 || number == frames {
+            tunnels.wait_for_frames(number);
+        }
+    }
+    tunnels.hypervisor.wait_for_log("reason=\"delay_full\"");
+    tunnels.client.tell("bridge reset_packet_filters b");
+    tunnels.left.send_marks([1]);
+    tunnels.right.expect_mark(1);
+}
+
+#[test]
 fn jitter_does_not_change_the_order() {
     let namespace = Namespace::new();
     let mut tunnels = TwoTunnels::start(&namespace);
