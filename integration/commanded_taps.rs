@@ -67,6 +67,24 @@ fn a_tap_lives_as_long_as_its_bridge_unless_it_was_there_before() {
 }
 
 #[test]
+fn single_frames_of_any_size_enter_a_tap() {
+    let namespace = Namespace::quiet();
+    let lab = Lab::with_tap(&namespace, "tap0");
+    namespace.ip("link set tap0 up");
+    let mut inside = WireTap::new(&namespace, "tap0");
+    for (number, size) in (0..).zip([14, 1514, 1515, 3000, 9018, 65_507]) {
+        let mut frame = WireTap::mark(9);
+        frame[12] = 0x88;
+        frame[13] = 0xb6;
+        frame.resize(size, 7);
+        lab.left.send(&frame);
+        lab.left.send_marks([number]);
+        let heard: Vec<_> = inside.until_mark(number).into_iter().map(|heard| heard.frame).collect();
+        assert!(heard == [frame], "{size} bytes");
+    }
+}
+
+#[test]
 fn the_kernel_numbers_taps() {
     let namespace = Namespace::quiet();
     let mut lab = Lab::with_tap(&namespace, "ubt%d");

@@ -1,12 +1,7 @@
 //! Packet filters on frames that really pass a bridge.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
-
 use crate::lab::frames::{Random, Recipe};
-use crate::lab::{
-    Client, Hypervisor, LEFT, Namespace, RIGHT, Tunnel, TwoTunnels, WireTap, stay_on_one_cpu, wait_until,
-};
+use crate::lab::{Hypervisor, LEFT, Namespace, RIGHT, Tunnel, TwoTunnels, WireTap, stay_on_one_cpu, wait_until};
 
 impl TwoTunnels<'_> {
     fn reset(&mut self) {
@@ -198,48 +193,12 @@ fn filters_may_come_before_the_nios_and_the_start() {
     assert_eq!(tunnels.passed(10), [0, 4, 6]);
 }
 
-/// Sends up to 20,000 frames a second each way while `task` runs, and reads what arrives.
-fn with_traffic(tunnels: &mut TwoTunnels<'_>, task: impl FnOnce(&mut Client)) {
-    let done = AtomicBool::new(false);
-    let TwoTunnels { client, left, right, .. } = tunnels;
-    let pump = |from: &Tunnel| {
-        while !done.load(Relaxed) {
-            from.send_marks(0..20);
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    };
-    let drain = |to: &Tunnel| {
-        to.socket.set_nonblocking(true).expect("a socket");
-        let mut frames = 0;
-        while !done.load(Relaxed) {
-            match to.socket.recv(&mut [0; 2000]) {
-                Ok(len) => {
-                    assert_eq!(len, 60);
-                    frames += 1;
-                }
-                Err(_) => std::thread::sleep(Duration::from_millis(1)),
-            }
-        }
-        to.socket.set_nonblocking(false).expect("a socket");
-        assert!(frames > 1000, "frames passed all the time: {frames}");
-    };
-    let (left, right) = (&*left, &*right);
-    std::thread::scope(|scope| {
-        scope.spawn(|| pump(left));
-        scope.spawn(|| pump(right));
-        scope.spawn(|| drain(left));
-        scope.spawn(|| drain(right));
-        task(client);
-        done.store(true, Relaxed);
-    });
-}
-
 #[test]
 fn filters_change_under_traffic_for_ever() {
     let namespace = Namespace::new();
     let mut tunnels = TwoTunnels::start(&namespace);
     let threads = tunnels.hypervisor.count("task");
-    with_traffic(&mut tunnels, |client| {
+    tunnels.with_traffic(|client| {
         let filters = ["frequency_drop 3", "packet_loss 10", "delay 2 1", "corrupt 50", "bpf \"udp port 53\""];
         for _ in 0..500 {
             for (number, filter) in filters.iter().enumerate() {

@@ -78,6 +78,23 @@ fn of_an_interface_nothing_is_kept() {
 }
 
 #[test]
+fn bridges_start_and_stop_under_traffic_for_ever() {
+    let namespace = Namespace::new();
+    let mut tunnels = TwoTunnels::start(&namespace);
+    let fds = tunnels.hypervisor.count("fd");
+    tunnels.with_traffic(|client| {
+        for _ in 0..500 {
+            client.tell_all(&["bridge stop b", "bridge start b", "bridge get_stats b", "bridge reset_stats b"]);
+        }
+    });
+    tunnels.left.send_marks([5000]);
+    tunnels.right.until_mark(5000);
+    tunnels.right.send_marks([5000]);
+    tunnels.left.until_mark(5000);
+    assert_eq!(tunnels.hypervisor.count("fd"), fds);
+}
+
+#[test]
 fn counts_survive_a_stop_and_start_from_zero_for_a_new_nio() {
     let namespace = Namespace::new();
     let TwoTunnels { mut client, left, right, hypervisor: _hypervisor } = TwoTunnels::start(&namespace);

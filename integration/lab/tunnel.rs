@@ -1,6 +1,8 @@
 //! Bridges with UDP tunnels, and the far ends of those.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use rubridge::sys::socket::enlarge_buffers;
 
@@ -111,6 +113,33 @@ impl<'a> TwoTunnels<'a> {
     /// Adds a packet filter: its name, its type and what that takes.
     pub(crate) fn add_filter(&mut self, filter: &str) {
         self.client.tell(&format!("bridge add_packet_filter b {filter}"));
+    }
+
+    /// Sends up to 20,000 frames a second each way while `task` runs, and reads what arrives.
+    pub(crate) fn with_traffic(&mut self, task: impl FnOnce(&mut Client)) {
+        let Self { client, left, right, .. } = self;
+        let (left, right) = (&*left, &*right);
+        let done = AtomicBool::new(false);
+        let pump = |tunnel: &Tunnel| {
+            tunnel.socket.set_nonblocking(true).expect("a socket");
+            let mut arrived = 0;
+            while !done.load(Relaxed) {
+                tunnel.send_marks(0..20);
+                while let Ok(len) = tunnel.socket.recv(&mut [0; 2000]) {
+                    assert_eq!(len, WireTap::mark(0).len());
+                    arrived += 1;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            tunnel.socket.set_nonblocking(false).expect("a socket");
+            assert!(arrived > 1000, "only {arrived} frames passed meanwhile");
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| pump(left));
+            scope.spawn(|| pump(right));
+            task(client);
+            done.store(true, Relaxed);
+        });
     }
 
     /// Waits until the bridge has received so many frames from the left. Filters and captures have then seen them
