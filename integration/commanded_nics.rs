@@ -1,5 +1,8 @@
 //! Network interfaces on command: from a NIC with every offload on into a UDP tunnel, and back.
 
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
+
 use crate::lab::check::{check_finished, check_segments};
 use crate::lab::frames::{Random, Recipe};
 use crate::lab::{Client, Hypervisor, LEFT, Namespace, Tunnel, TwoTunnels, WireTap, stay_on_one_cpu, wait_until};
@@ -99,11 +102,29 @@ fn what_the_host_sends_through_the_interface_is_finished_too() {
     let lab = wire.lab("linux_raw");
     wire.bridge.ip("addr add 10.9.0.1/24 dev nic0");
     wire.bridge.ip("neigh add 10.9.0.2 lladdr 02:00:00:00:00:77 dev nic0");
-    let socket = wire.bridge.run(|| std::net::UdpSocket::bind("10.9.0.1:0").expect("bound"));
+    let socket = wire.bridge.run(|| UdpSocket::bind("10.9.0.1:0").expect("bound"));
     for length in [1, 2, 300, 301, 1400] {
         socket.send_to(&vec![7; length], "10.9.0.2:9").expect("sent");
         let frame = lab.left.next();
         assert_eq!(frame.len(), 42 + length);
+        check_finished(&frame, 14);
+    }
+}
+
+#[test]
+fn connections_are_opened_with_finished_checksums() {
+    let wire = Wire::new();
+    let lab = wire.lab("linux_raw");
+    // From beyond the interface, and by the host of the bridge itself.
+    for (namespace, name, host) in [(&wire.outside, "wan0", 3), (&wire.bridge, "nic0", 1)] {
+        namespace.ip(&format!("addr add 10.9.0.{host}/24 dev {name}"));
+        namespace.ip(&format!("neigh add 10.9.0.2 lladdr 02:00:00:00:00:77 dev {name}"));
+        let peer = SocketAddr::from(([10, 9, 0, 2], 80));
+        let opened = namespace.run(|| TcpStream::connect_timeout(&peer, Duration::from_millis(20)));
+        assert!(opened.is_err(), "nobody answers");
+        let frame = lab.left.next();
+        assert_eq!(frame[23], 6, "TCP: {frame:02x?}");
+        assert_eq!(frame[26..30], [10, 9, 0, host]);
         check_finished(&frame, 14);
     }
 }
