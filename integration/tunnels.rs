@@ -4,6 +4,8 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
 use crate::lab::frames::Random;
 use crate::lab::{Hypervisor, LEFT, Namespace, PATIENCE, RIGHT, Tunnel, TwoTunnels, WireTap, wait_until};
 
@@ -89,6 +91,21 @@ fn the_first_frame_after_a_peer_has_come_back_arrives() {
         client.wait_for_frames("b", "Source", u64::from(round) * 6 + 6);
     }
     assert!(!hypervisor.log().contains("refused"), "a peer that is not there is nothing to log: {}", hypervisor.log());
+}
+
+/// The kernel reports the refusal of one datagram to whoever sends the next, which is then not sent.
+#[test]
+fn the_refusal_of_one_frame_does_not_swallow_the_next() {
+    let namespace = Namespace::new();
+    let TwoTunnels { mut client, left, right, hypervisor } = TwoTunnels::start(&namespace);
+    drop(right);
+    // All at once, so that nobody reads the refusals in between.
+    hypervisor.signal(Signal::SIGSTOP);
+    left.send_marks(0..1000);
+    hypervisor.signal(Signal::SIGCONT);
+    client.wait_for_frames("b", "Source", 1000);
+    // A busy kernel may report two refusals one right after the other.
+    wait_until("almost all are sent", || client.stats("b", "Destination")[2] > 900);
 }
 
 #[test]
