@@ -93,3 +93,34 @@ impl Write for Output {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Takes its time, as a thread does that waits for a CPU.
+    struct Slow(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            std::thread::sleep(Duration::from_millis(100));
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_last_lines_are_waited_for() {
+        let written = Arc::<Mutex<Vec<u8>>>::default();
+        let output = Output::to(Slow(Arc::clone(&written))).unwrap();
+        output.say("one");
+        output.say("two");
+        output.finish();
+        assert_eq!(*written.lock().unwrap(), b"one\ntwo\n");
+    }
+}

@@ -11,7 +11,7 @@ mod tunnel;
 mod wire_tap;
 
 pub(crate) use folder::Folder;
-pub(crate) use hypervisor::{Client, Hypervisor, has_interface};
+pub(crate) use hypervisor::{Client, Hypervisor, PORT, has_interface};
 pub(crate) use namespace::{Namespace, stay_on_one_cpu};
 pub(crate) use program::{Rubridge, Totals};
 pub(crate) use tunnel::{LEFT, RIGHT, Tunnel, TwoTunnels};
