@@ -67,9 +67,9 @@ fn check_tunnels(namespace: &Namespace, client: &mut Client) {
         client.tell(command);
     }
     one.send(b"there");
-    assert_eq!(other.receive(), b"there");
+    assert_eq!(other.next(), b"there");
     other.send(b"back");
-    assert_eq!(one.receive(), b"back");
+    assert_eq!(one.next(), b"back");
     client.tell("bridge delete tunnels");
 }
 

@@ -1,5 +1,6 @@
 //! Where the server listens, and whom it lets in.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 
@@ -24,6 +25,7 @@ fn every_form_of_an_address_is_listened_on() {
     let namespace = Namespace::new();
     namespace.ip("link add rbown0 up type veth peer name rbown1");
     namespace.ip("link set rbown1 up");
+    namespace.wait_for_link("rbown0");
     namespace.ip("address add 10.99.0.1/24 dev rbown0");
     namespace.ip("address add fd99::1/64 dev rbown0 nodad");
     let addresses = ["127.0.0.1", "::1", "10.99.0.1", "fd99::1"];
@@ -45,7 +47,11 @@ fn every_form_of_an_address_is_listened_on() {
                 assert!(is_served(&namespace, address), "{address} of {bind}");
             } else {
                 let refused = namespace.run(|| std::net::TcpStream::connect(at(address)));
-                assert_eq!(refused.map_err(|e| e.kind()).err(), Some(std::io::ErrorKind::ConnectionRefused), "{bind}");
+                assert_eq!(
+                    refused.map_err(|e| e.kind()).err(),
+                    Some(ErrorKind::ConnectionRefused),
+                    "{address} of {bind}"
+                );
             }
         }
         hypervisor.client().tell("hypervisor stop");

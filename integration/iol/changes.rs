@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::{BRIDGE, INSTANCE, Instance, Lab, add_nio, path, with_bridge};
-use crate::lab::{EndsThreads, PcapFile, Tunnel, is_free, wait_until};
+use crate::lab::capture_file::frames_so_far;
+use crate::lab::{EndsThreads, Tunnel, is_free, wait_until};
 
 const MOMENT: Duration = Duration::from_millis(20);
 
@@ -52,7 +53,7 @@ fn check_passes(lab: &mut Lab<'_>, port: (&str, u8), tunnel: &Tunnel) {
     });
     wait_until("a frame reaches the tunnel", || {
         instance.send(number, mark.as_bytes());
-        tunnel.receive() == mark.as_bytes()
+        tunnel.next() == mark.as_bytes()
     });
     assert!(lab.hypervisor.is_running());
 }
@@ -81,7 +82,7 @@ fn a_port_is_unlinked_and_relinked_under_traffic() {
                     lab.client.tell(&format!("iol_bridge add_packet_filter b 1 3 {filter}"));
                 }
                 lab.client.tell(&capture);
-                wait_until("it is captured", || !PcapFile::read(&file).frames.is_empty());
+                wait_until("it is captured", || !frames_so_far(&file).is_empty());
                 lab.expect("iol_bridge delete_nio_udp b 1 3", "100-NIO UDP deleted from IOL bridge 'b'");
                 lab.expect("iol_bridge reset_packet_filters b 1 3", "100-OK");
                 lab.expect("iol_bridge stop_capture b 1 3", "214-no packet capture active on port 1/3");
@@ -169,7 +170,7 @@ fn frames_wait_while_a_bridge_is_stopped() {
         instance.send(0x31, b"waiting for the tunnel");
         lab.client.tell("iol_bridge start b");
         assert_eq!(instance.receive(), (0x31, b"waiting for the instance".to_vec()));
-        assert_eq!(tunnel.receive(), b"waiting for the tunnel");
+        assert_eq!(tunnel.next(), b"waiting for the tunnel");
     });
 }
 
@@ -300,13 +301,13 @@ fn an_iou_node_is_started_and_its_links_change() {
             tunnel.send(b"started");
             assert_eq!(instance.receive(), (number, b"started".to_vec()));
             instance.send(number, b"started");
-            assert_eq!(tunnel.receive(), b"started");
+            assert_eq!(tunnel.next(), b"started");
         }
         lab.client.tell("iol_bridge delete_nio_udp IOL-BRIDGE-913 1 3");
         lab.client.tell(&on(&add_nio("1 3", 10_002)));
         lab.client.tell("iol_bridge reset_packet_filters IOL-BRIDGE-913 1 3");
         instance.send(0x31, b"relinked");
-        assert_eq!(third.receive(), b"relinked");
+        assert_eq!(third.next(), b"relinked");
         lab.expect("hypervisor stop", "100-OK");
         assert_eq!(lab.hypervisor.end(), Some(0));
         assert!(!path(BRIDGE).exists());

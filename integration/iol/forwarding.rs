@@ -16,7 +16,7 @@ fn a_frame_gets_a_header_and_loses_it() {
         for other in [0, 0x31, 0xff] {
             let header = [other, other, other, other, 0x31, other, other, other];
             instance.send_raw(&[&header[..], b"from the instance"].concat());
-            assert_eq!(tunnel.receive(), b"from the instance");
+            assert_eq!(tunnel.next(), b"from the instance");
         }
     });
 }
@@ -30,7 +30,7 @@ fn what_is_no_frame_is_dropped() {
             instance.send_raw(&vec![0x31; len]);
         }
         instance.send(0x31, b"!");
-        assert_eq!(tunnel.receive(), b"!");
+        assert_eq!(tunnel.next(), b"!");
         tunnel.send(b"");
         tunnel.send(b"?");
         assert_eq!(instance.receive(), (0x31, b"?".to_vec()));
@@ -53,7 +53,7 @@ fn a_frame_that_is_too_long_for_iol_is_dropped() {
         }
         // Towards the tunnel there is no such limit.
         instance.send(0x31, &bytes);
-        assert_eq!(tunnel.receive(), bytes);
+        assert_eq!(tunnel.next(), bytes);
         lab.until_counted(&["101 port 1/3:      IN: 4 packets (13194 bytes) OUT: 1 packets (5000 bytes)"]);
     });
 }
@@ -90,7 +90,7 @@ fn a_peer_of_the_tunnel_may_be_missing() {
         tunnel.send(b"from the tunnel");
         assert_eq!(instance.receive(), (0x31, b"from the tunnel".to_vec()));
         instance.send(0x31, b"to the tunnel");
-        wait_until("frames get through", || tunnel.receive() == b"to the tunnel");
+        wait_until("frames get through", || tunnel.next() == b"to the tunnel");
     });
 }
 
@@ -138,7 +138,7 @@ fn ports_do_not_mix_and_keep_their_order_under_load() {
                     }
                     for (tunnel, frames) in tunnels.iter().zip(frames) {
                         for frame in frames {
-                            assert!(tunnel.receive() == frame, "round {round}");
+                            assert!(tunnel.next() == frame, "round {round}");
                         }
                     }
                 }
@@ -161,7 +161,7 @@ fn traffic_is_counted_by_port() {
             instance.receive();
         }
         instance.send(0x0f, b"0123456789");
-        second.receive();
+        second.next();
         let stats = |port, received: &str, sent: &str| format!("101 port {port}:      IN: {received} OUT: {sent}");
         let nothing = "0 packets (0 bytes)";
         // In the order of their numbers, bay + 16 * unit.
@@ -184,7 +184,7 @@ fn each_frame_is_told_where_that_is_asked_for() {
         tunnel.send(&[1; 61]);
         instance.receive();
         instance.send(0x31, &[2; 62]);
-        tunnel.receive();
+        tunnel.next();
         lab.client.tell("iol_bridge add_packet_filter b 1 3 all frequency_drop -1");
         tunnel.send(&[1; 63]);
         instance.send(0x31, &[2; 64]);

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::{INSTANCE, Instance, with_bridge};
-use crate::lab::{PcapFile, wait_until};
+use crate::lab::capture_file::{frames_so_far, link_type_of};
+use crate::lab::wait_until;
 
 #[test]
 fn a_capture_has_frames_without_the_header() {
@@ -21,7 +22,7 @@ fn a_capture_has_frames_without_the_header() {
             tunnel.send(b"in");
             instance.receive();
             instance.send(0x31, b"out");
-            tunnel.receive();
+            tunnel.next();
             other.send(b"elsewhere");
             instance.receive();
             lab.expect("iol_bridge stop_capture b 1 3", "100-packet capture stopped on port 1/3");
@@ -29,7 +30,7 @@ fn a_capture_has_frames_without_the_header() {
             tunnel.send(b"late");
             instance.receive();
             let frames = vec![b"in".to_vec(), b"out".to_vec()];
-            assert_eq!(PcapFile::read(&file), PcapFile { link_type, frames }, "{name}");
+            assert_eq!((link_type_of(&file), frames_so_far(&file)), (link_type, frames), "{name}");
         }
     });
 }
@@ -40,11 +41,11 @@ fn a_capture_can_be_read_while_it_runs() {
         let tunnel = lab.connect("0 0", 10_000);
         let file = lab.hypervisor.path("live.pcap");
         lab.client.tell(&format!("iol_bridge start_capture b 0 0 {}", file.display()));
-        assert_eq!(PcapFile::read(&file).frames.len(), 0);
+        assert_eq!(frames_so_far(&file).len(), 0);
         for sent in 1..4 {
             // That nobody takes the frame does not matter.
             tunnel.send(b"frame");
-            wait_until("it is in the file", || PcapFile::read(&file).frames.len() == sent);
+            wait_until("it is in the file", || frames_so_far(&file).len() == sent);
         }
     });
 }
@@ -82,13 +83,13 @@ fn a_filter_counts_for_one_port() {
         instance.send(0x31, &[1]);
         instance.send(0x31, &[2]);
         instance.send(0x31, &[3]);
-        assert_eq!([filtered.receive(), filtered.receive()], [[1], [3]]);
+        assert_eq!([filtered.next(), filtered.next()], [[1], [3]]);
         lab.expect("iol_bridge delete_packet_filter b 1 4 f", "206-Failed to delete filter 'f'");
         lab.expect("iol_bridge delete_packet_filter b 1 3 f", "100-Filter 'f' deleted from bridge 'b'");
         lab.expect("iol_bridge delete_packet_filter b 1 3 f", "206-Failed to delete filter 'f'");
         for number in 4..8 {
             instance.send(0x31, &[number]);
-            assert_eq!(filtered.receive(), [number]);
+            assert_eq!(filtered.next(), [number]);
         }
     });
 }
@@ -108,7 +109,7 @@ fn frames_are_delayed_both_ways() {
         other.send(b"fast");
         assert_eq!(instance.receive(), (0x41, b"fast".to_vec()));
         instance.send(0x41, b"fast");
-        assert_eq!(other.receive(), b"fast");
+        assert_eq!(other.next(), b"fast");
         // What is held back is lost with the filter.
         lab.expect("iol_bridge reset_packet_filters b 1 3", "100-OK");
 
@@ -120,7 +121,7 @@ fn frames_are_delayed_both_ways() {
         }
         for number in 0..5 {
             assert_eq!(instance.receive(), (0x31, vec![number]));
-            assert_eq!(tunnel.receive(), [number]);
+            assert_eq!(tunnel.next(), [number]);
         }
         assert!(start.elapsed() >= DELAY, "{:?}", start.elapsed());
     });
@@ -135,10 +136,10 @@ fn a_port_without_a_tunnel_has_filters_and_captures_all_the_same() {
         let other = lab.connect("0 0", 10_001);
         instance.send(0x02, b"nothing");
         instance.send(0x00, b"behind");
-        assert_eq!(other.receive(), b"behind");
+        assert_eq!(other.next(), b"behind");
         lab.client.tell(&format!("iol_bridge start_capture b 2 0 {}", file.display()));
         instance.send(0x02, b"captured");
-        wait_until("it is captured", || PcapFile::read(&file).frames == [b"captured"]);
+        wait_until("it is captured", || frames_so_far(&file) == [b"captured"]);
         lab.client.tell("iol_bridge add_packet_filter b 2 0 all frequency_drop -1");
         instance.send(0x02, b"dropped");
         let line = "Packet dropped by packet filter 'all' from IOL instance on IOL bridge 'b'\n";
@@ -155,8 +156,8 @@ fn a_port_without_a_tunnel_has_filters_and_captures_all_the_same() {
         });
         lab.expect("iol_bridge reset_packet_filters b 2 0", "100-OK");
         instance.send(0x02, b"through");
-        assert_eq!(tunnel.receive(), b"through");
+        assert_eq!(tunnel.next(), b"through");
         lab.expect("iol_bridge stop_capture b 2 0", "100-packet capture stopped on port 2/0");
-        assert_eq!(PcapFile::read(&file).frames, [&b"captured"[..], b"through"]);
+        assert_eq!(frames_so_far(&file), [&b"captured"[..], b"through"]);
     });
 }

@@ -72,6 +72,11 @@ impl Daemon {
         std::fs::read_to_string(self.path(LOG)).expect("the log")
     }
 
+    /// Waits until it has printed this; it prints in the background.
+    pub(crate) fn wait_for_log(&self, text: &str) {
+        wait_until(&format!("{text} is logged"), || self.log().contains(text));
+    }
+
     /// Waits until it has printed `line`.
     pub(crate) fn until_told(&self, line: &str) {
         wait_until(line, || self.log().lines().any(|told| told == line));

@@ -104,6 +104,13 @@ impl Client {
         reply
     }
 
+    /// Sends lines that must succeed.
+    pub(crate) fn tell_all(&mut self, commands: &[&str]) {
+        for command in commands {
+            self.tell(command);
+        }
+    }
+
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("sent");
     }
@@ -137,6 +144,11 @@ impl Client {
         let line = reply.iter().find(|line| line.contains(title)).expect("the NIO's line");
         let numbers = line.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok());
         numbers.skip(1).collect::<Vec<_>>().try_into().expect("four numbers")
+    }
+
+    /// Waits until the NIO whose line starts with `title` has received so many frames.
+    pub(crate) fn wait_for_frames(&mut self, bridge: &str, title: &str, frames: u64) {
+        wait_until("all frames are received", || self.stats(bridge, title)[0] == frames);
     }
 }
 

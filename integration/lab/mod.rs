@@ -1,12 +1,13 @@
 //! What the tests are made of: namespaces, interfaces, the program, and frames.
 
+pub(crate) mod capture_file;
+pub(crate) mod check;
 mod daemon;
 mod folder;
 pub(crate) mod frames;
 mod hypervisor;
 mod namespace;
 mod own_tmp;
-mod pcap_file;
 mod process;
 mod program;
 mod tunnel;
@@ -17,10 +18,9 @@ pub(crate) use folder::Folder;
 pub(crate) use hypervisor::{Client, Hypervisor, PORT, has_interface};
 pub(crate) use namespace::{Namespace, stay_on_one_cpu};
 pub(crate) use own_tmp::with_own_tmp;
-pub(crate) use pcap_file::PcapFile;
 pub(crate) use process::Process;
 pub(crate) use program::{Rubridge, Totals};
-pub(crate) use tunnel::{Tunnel, is_free};
+pub(crate) use tunnel::{LEFT, RIGHT, Tunnel, TwoTunnels, is_free};
 pub(crate) use wire_tap::{Heard, WireTap};
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

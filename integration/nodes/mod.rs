@@ -7,7 +7,8 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::lab::{Client, Hypervisor, Namespace, PcapFile, Process, wait_until};
+use crate::lab::capture_file::frames_so_far;
+use crate::lab::{Client, Hypervisor, Namespace, Process, wait_until};
 
 /// Two machines with a wire between them, over which tunnels go.
 fn two_hosts() -> [Namespace; 2] {
@@ -113,5 +114,5 @@ fn talk(from: &Namespace, to: &Namespace, address: &str, text: &[u8]) {
 /// How many frames of a capture have a text in them.
 fn count(file: &Path, text: &[u8]) -> usize {
     let holds = |frame: &&Vec<u8>| frame.windows(text.len()).any(|part| part == text);
-    PcapFile::read(file).frames.iter().filter(holds).count()
+    frames_so_far(file).iter().filter(holds).count()
 }

@@ -32,7 +32,7 @@ fn a_node_with_a_tunnel_of_its_own() {
             link.send(&WireTap::mark(number));
         }
         for number in [0xbeef, 0xf00d] {
-            assert_eq!([link.receive(), node.receive()], [(); 2].map(|()| WireTap::mark(number)), "round {round}");
+            assert_eq!([link.next(), node.next()], [(); 2].map(|()| WireTap::mark(number)), "round {round}");
         }
         client.tell(&format!("bridge stop_capture {name}"));
         client.tell(&format!("bridge delete {name}"));
@@ -71,7 +71,7 @@ fn a_vmware_node_does_not_hear_its_host() {
         let mut frame = Vec::new();
         // The kernel has something to say on every interface.
         wait_until("a frame comes", || {
-            frame = tunnel.receive();
+            frame = tunnel.next();
             !frame.starts_with(&[0x33, 0x33])
         });
         frame
@@ -112,7 +112,7 @@ fn a_cloud_joins_an_interface() {
         assert_eq!(wire.until_mark(2), [], "round {round}");
         wire.send_plain(&WireTap::mark(1));
         wire.send_plain(&WireTap::mark(2));
-        wait_until("a frame comes back", || tunnel.receive() == WireTap::mark(2));
+        wait_until("a frame comes back", || tunnel.next() == WireTap::mark(2));
         client.tell("bridge stop_capture cloud-0");
         assert_eq!(count(&file, &WireTap::mark(1)), 0, "filtered");
         assert_eq!(count(&file, &WireTap::mark(2)), 2);

@@ -178,7 +178,7 @@ impl Client {
         };
         // What was complained of has to be in the log before the reply: the client reads it then.
         if answer.is_err() {
-            lab.console.flush();
+            lab.console.stderr.finish();
         }
         let (Ok(reply) | Err(reply)) = answer;
         self.outbox.extend(reply.encode().bytes());

@@ -20,12 +20,9 @@ pub(super) fn open_udp(
     let (Some(local_port), Some(remote_port)) = (number::whole(local), number::whole(remote)) else {
         return Err(failed(&"a port is a number from 0 to 65535"));
     };
-    let description = format!("{local_port}:{host}:{remote_port}");
-    let is_replaced = replaced.is_some_and(|nio| nio.description == description);
-    if local_port != 0 && !is_replaced && lab.is_in_use("udp", &description) {
-        return Err(failed(&"a running bridge has the same tunnel"));
-    }
-    nio::udp::open(local_port, host, remote_port).map_err(|cause| failed(&cause))
+    let replaced = replaced.and_then(|nio| nio.tunnel);
+    let is_taken = |tunnel| replaced != Some(tunnel) && lab.runs_tunnel(tunnel);
+    nio::udp::open(local_port, host, remote_port, is_taken).map_err(|cause| failed(&cause))
 }
 
 /// A line of statistics.
