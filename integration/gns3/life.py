@@ -1,0 +1,45 @@
+"""What is left when nodes, projects and servers end."""
+
+import nat
+from lab import BRIDGE_ADDRESS, Lab, ubridges
+from outside import ADDRESS
+from process import check, named, processes, wait_until
+
+
+def run(lab: Lab) -> None:
+    check(len(ubridges()) == 3, f"{len(ubridges())} ubridges for three nodes")
+    no_panic(lab)
+    lab.leave_console()
+    lab.guest.stop()
+    check(lab.guest.status() == "stopped", "the guest has not stopped")
+    wait_until("only the cloud's and the NAT's ubridge are left", lambda: len(ubridges()) == 2)
+
+    no_panic(lab)
+    lab.project.close()
+    wait_until("no ubridge is left of the project", lambda: not ubridges())
+    wait_until("no interface is left of the project", lambda: not nat.taps())
+    lab.say("the guest is stopped, the project closed")
+
+    lab.project.open()
+    lab.boot()
+    lab.until_guest_reaches(ADDRESS)
+    lab.until_guest_reaches(BRIDGE_ADDRESS)
+    lab.say("the project is open again, the guest has started")
+
+    no_panic(lab)
+    lab.leave_console()
+    running = processes()
+    lab.server.stop()
+    wait_until("no ubridge is left of the server", lambda: not ubridges())
+    wait_until("no interface is left of the server", lambda: not nat.taps())
+    wait_until("no guest is left of the server", lambda: not named("qemu-system-x86"))
+    left = {number: name for number, name in processes().items() if name not in ("cat",)}
+    check(not left, f"processes are left: {left}, of {running}")
+    complaints = lab.server.complaints()
+    check(not complaints, "the server complained:\n" + "\n".join(complaints))
+    lab.say("the server has ended, and left nothing")
+
+
+def no_panic(lab: Lab) -> None:
+    for node, text in lab.server.ubridge_logs().items():
+        check("panicked" not in text, f"the ubridge of node {node} panicked: {text}")

@@ -1,0 +1,63 @@
+"""Programs and conditions: running, starting, stopping, waiting."""
+
+import contextlib
+import os
+import subprocess
+import time
+from pathlib import Path
+
+PATIENCE = 60  # seconds; long, since it only runs out when something is broken
+
+
+class Failure(Exception):
+    """What a test expected and did not find."""
+
+
+def check(holds: bool, message: str) -> None:
+    if not holds:
+        raise Failure(message)
+
+
+def wait_until(what: str, condition, patience: float = PATIENCE):
+    """Waits until `condition` returns something true, and returns that."""
+    end = time.monotonic() + patience
+    while not (value := condition()):
+        check(time.monotonic() < end, f"waited in vain until {what}")
+        time.sleep(0.05)
+    return value
+
+
+def run(*command: str, timeout: float = PATIENCE) -> str:
+    """Runs a program to its successful end; its standard output."""
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=timeout)
+    check(done.returncode == 0, f"`{' '.join(command)}` failed: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+@contextlib.contextmanager
+def background(command: list[str], **options):
+    """A program that does not outlive the block."""
+    child = subprocess.Popen(command, **{"stdin": subprocess.DEVNULL, **options})
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+
+
+def processes() -> dict[int, str]:
+    """The names of all processes of this namespace but this one, by their ids; what only waits to be reaped is gone."""
+    found = {}
+    for directory in Path("/proc").iterdir():
+        if not directory.name.isdecimal() or int(directory.name) == os.getpid():
+            continue
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            # "<id> (<name>) <state> ...", and the name may hold anything.
+            name, _, rest = (directory / "stat").read_text().partition("(")[2].rpartition(")")
+            if rest.split()[0] != "Z":
+                found[int(directory.name)] = name
+    return found
+
+
+def named(name: str) -> list[int]:
+    return [number for number, other in processes().items() if other == name]
