@@ -118,7 +118,8 @@ def figures(report: str) -> dict:
 
 def make_bridge() -> None:
     """What libvirt makes for its default network, which the NAT node looks for."""
-    run("ip", "link", "add", BRIDGE, "type", "bridge", "forward_delay", "0")
+    # With an address of its own: otherwise it would change with the ports.
+    run("ip", "link", "add", BRIDGE, "address", "52:54:00:4e:41:54", "type", "bridge", "forward_delay", "0")
     run("ip", "address", "add", f"{BRIDGE_ADDRESS}/24", "dev", BRIDGE)
     run("ip", "link", "set", BRIDGE, "up")
 

@@ -35,7 +35,7 @@ def filters(lab: Lab) -> None:
 
     link.filter(packet_loss=[100])
     check(not lab.guest_reaches(ADDRESS), "a ping passes a filter that drops every packet")
-    link.filter()
+    link.clear_filters()
     lab.until_guest_reaches(ADDRESS)
     link.filter(corrupt=[100])
     check(not lab.guest_reaches(ADDRESS), "a ping survives a filter that damages every packet")
@@ -46,7 +46,7 @@ def filters(lab: Lab) -> None:
     link.filter(bpf=["tcp and and"])
     wait_until("the server warns of the expression", lambda: lab.server.logged("due to syntax error"))
     lab.until_guest_reaches(ADDRESS)
-    link.filter()
+    link.clear_filters()
     lab.until_guest_reaches(ADDRESS)
     lab.say("filters work, and can be changed and cleared")
 
@@ -93,6 +93,6 @@ def linking_anew(lab: Lab) -> None:
     # The filters are those of the guest's own bridge now, no longer of the cloud's.
     lab.nic_link.filter(packet_loss=[100])
     check(not lab.guest_reaches(ADDRESS), "a ping passes the guest's filter")
-    lab.nic_link.filter()
+    lab.nic_link.clear_filters()
     lab.until_guest_reaches(ADDRESS)
     lab.say("the link can be deleted and made anew")

@@ -6,6 +6,7 @@ from process import check
 from server import Server
 
 QEMU = "/usr/bin/qemu-system-x86_64"
+DROPS_NOTHING = "less 1"
 
 
 class Project:
@@ -37,6 +38,8 @@ class Project:
             "adapter_type": "virtio-net-pci",
             "adapters": len(addresses),
             "ram": 256,
+            # Else QEMU would unplug the adapter of a suspended link, and hide what ubridge does to its frames.
+            "replicate_network_connection_state": False,
             "options": "-machine accel=tcg -no-reboot",
         }
         return self.node("guest", "qemu", properties, console_type="telnet")
@@ -82,6 +85,13 @@ class Link:
     def filter(self, **filters: list) -> None:
         """Puts these filters in the place of those before."""
         self.server.request("PUT", self.path, {"filters": filters})
+
+    def clear_filters(self) -> None:
+        if self.server.api == "v3":
+            # 3.0 does not pass on that there are none any more, neither here nor when a link is resumed.
+            self.filter(bpf=[DROPS_NOTHING])
+        else:
+            self.filter()
 
     def suspend(self, suspended: bool) -> None:
         self.server.request("PUT", self.path, {"suspend": suspended})
