@@ -1,7 +1,8 @@
 //! What the program says and how it ends.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use nix::net::if_::if_nametoindex;
@@ -10,6 +11,41 @@ use nix::unistd::Pid;
 use tun_tap::{Iface, Mode};
 
 use crate::lab::{Namespace, Rubridge, WireTap, wait_until};
+
+/// Runs the program with these words to its end.
+fn ended(program: &Path, words: &str) -> (Option<i32>, String, String) {
+    let output = Command::new(program).args(words.split_whitespace()).output().expect("the program runs");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn rubridge(words: &str) -> (Option<i32>, String, String) {
+    ended(Path::new(env!("CARGO_BIN_EXE_rubridge")), words)
+}
+
+/// A folder of a test's own, gone at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("rubridge-test-{name}-{}", std::process::id()));
+        std::fs::create_dir(&path).expect("a folder");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What gns3-server's regular expression `ubridge version ([0-9a-z\.]+)` captures.
+fn captured_version(text: &str) -> &str {
+    let (_, rest) = text.split_once("ubridge version ").expect("a version");
+    let end = rest.find(|c: char| !(c.is_ascii_digit() || c.is_ascii_lowercase() || c == '.'));
+    &rest[..end.unwrap_or(rest.len())]
+}
 
 fn bridge(namespace: &Namespace) {
     namespace.ip("link add nic0 type veth peer name wan0");
@@ -196,4 +232,93 @@ fn rates_are_printed_while_it_runs() {
     let id = i32::try_from(child.id()).expect("a process id");
     kill(Pid::from_raw(id), Signal::SIGTERM).expect("it runs");
     assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
+fn the_version_is_what_gns3_looks_for() {
+    let folder = Folder::new("ubridge");
+    let link = folder.0.join("ubridge");
+    symlink(env!("CARGO_BIN_EXE_rubridge"), &link).expect("a link");
+    for words in ["-v", "-v -x", "-d 1 word -ve", "-H 70000 -v"] {
+        let (code, out, error) = ended(&link, words);
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{words}");
+        assert_eq!(out, format!("ubridge version 0.9.19 (rubridge {})\n", env!("CARGO_PKG_VERSION")), "{words}");
+        assert_eq!(captured_version(&out), "0.9.19");
+    }
+}
+
+#[test]
+fn a_version_that_cannot_be_told_is_a_failure() {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+    let status = Rubridge::command("-v").stdout(full).status().expect("the program runs");
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn the_help_names_every_option_of_ubridge() {
+    let (code, out, error) = rubridge("-h -x");
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    for option in ["-h ", "-f <file>", "-H [<address>:]<port>", "-e ", "-d <level>", "-v ", "rubridge bridge --help"] {
+        assert!(out.contains(option), "{option}: {out}");
+    }
+}
+
+#[test]
+fn the_network_devices_are_listed() {
+    let namespace = Namespace::new();
+    bridge(&namespace);
+    // A device that is up is listed in every version of libpcap.
+    namespace.ip("link set nic0 up");
+    for words in ["-e", "-ed1", "word -e -x"] {
+        let output = namespace.run(|| Rubridge::command(words).output()).expect("the program runs");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        let devices = text.strip_prefix("Network device list:\n\n").and_then(|text| text.strip_suffix("\n\n"));
+        let devices: Vec<&str> = devices.unwrap_or_else(|| panic!("{words}: {text}")).lines().collect();
+        assert!(devices.contains(&"  nic0 => no description"), "{text}");
+        assert!(devices.iter().all(|line| line.starts_with("  ") && line.contains(" => ")), "{text}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_of_ubridge_ends_with_1() {
+    let program = env!("CARGO_BIN_EXE_rubridge");
+    for (words, message) in [
+        ("-x -v", "invalid option -- 'x'"),
+        ("-d 1 -H", "option requires an argument -- 'H'"),
+        ("--nothing", "unrecognized option '--nothing'"),
+        ("-H 127.0.0.1:70000", "-H: port 70000 is not between 1 and 65535"),
+    ] {
+        let expected = (Some(1), String::new(), format!("{program}: {message}\n"));
+        assert_eq!(rubridge(words), expected, "{words}");
+    }
+}
+
+#[test]
+fn subcommands_are_told_from_options() {
+    for words in ["help", "--help"] {
+        let (code, out, _) = rubridge(words);
+        assert_eq!(code, Some(0));
+        assert!(out.contains("Usage: rubridge <COMMAND>") && out.contains("rubridge -h"), "{out}");
+    }
+    let expected = format!("rubridge {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(rubridge("--version"), (Some(0), expected, String::new()));
+    // As an argument of an option, or behind one, it is a word like any other.
+    let (code, out, _) = rubridge("-d bridge -v");
+    assert_eq!((code, captured_version(&out)), (Some(0), "0.9.19"));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told_but_no_failure() {
+    let folder = Folder::new("files");
+    let run = |words| {
+        let output = Rubridge::command(words).current_dir(&folder.0).output().expect("the program runs");
+        (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+    };
+    let told = |lines: &str| (Some(0), format!("{lines}\n"));
+    assert_eq!(run(""), told("iniparser: cannot open ubridge.ini"));
+    assert_eq!(run("word -f lab.ini"), told("iniparser: cannot open lab.ini"));
+    std::fs::write(folder.0.join("lab.ini"), "[a]\nsource_tap\n[b\n").expect("written");
+    let lines = "iniparser: syntax error in lab.ini on line 2\niniparser: syntax error in lab.ini on line 3";
+    assert_eq!(run("-flab.ini"), told(lines));
 }

@@ -6,8 +6,15 @@
 //! [`nio`] writes it. [`sys`] is the only place that
 //! talks to the kernel and the only one that may use `unsafe`.
 
+pub mod capture;
 pub mod cli;
+pub mod config;
 pub mod engine;
+pub mod filter;
+pub mod hypervisor;
+pub mod lab;
 pub mod nio;
+pub mod output;
+mod patience;
 pub mod sys;
 pub mod wire;

@@ -8,10 +8,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::offload;
-use super::output::Output;
 use super::report::{Report, rates, totals};
-use crate::engine::Bridge;
+use crate::engine::link::Equipment;
+use crate::engine::{Engine, Link};
 use crate::nio::{KINDS, Kind, Mode, Nio};
+use crate::output::Output;
 
 /// Bridge two NIOs until interrupted.
 ///
@@ -46,35 +47,39 @@ pub(super) fn run(arguments: &Arguments, out: &Output) -> anyhow::Result<()> {
     let stop = stop_signals().context("signals cannot be caught")?;
     let first = Nio::open(&arguments.first, arguments.offload)?;
     let second = Nio::open(&arguments.second, arguments.offload)?;
-    let device = |name: &str| name.split_once(':').map(|(_, device)| device.to_owned());
     anyhow::ensure!(
-        device(&first.name) != device(&second.name),
-        "{} and {} are the same interface: a bridge needs two different ends",
-        first.name,
-        second.name
+        first.identity.description != second.identity.description,
+        "{} and {} are the same: a bridge needs two different ends",
+        first.identity,
+        second.identity
     );
-    let bridge = Bridge::start(first, second).context("the bridge cannot be started")?;
+    let engine = Engine::start().context("the workers cannot be started")?;
+    let link = Link::start(&engine, first, second, Equipment::default())
+        .map_err(|error| error.cause)
+        .context("the bridge cannot be started")?;
 
-    for direction in bridge.directions() {
+    for direction in link.directions() {
         out.say(&Report::of(direction, arguments.offload).to_string());
     }
     out.say("forwarding; stop with Ctrl-C");
     let started = Instant::now();
     let ticks = arguments.stats.map_or_else(never, |seconds| tick(Duration::from_secs(seconds)));
-    let mut last = bridge.directions().each_ref().map(Into::into);
+    let mut last = link.directions().each_ref().map(Into::into);
     let mut last_at = started;
     loop {
         select! {
             recv(stop) -> _ => break,
             recv(ticks) -> _ => {
-                let now = bridge.directions().each_ref().map(Into::into);
-                out.say(&rates(bridge.directions(), &last, &now, last_at.elapsed()));
+                let now = link.directions().each_ref().map(Into::into);
+                out.say(&rates(link.directions(), &last, &now, last_at.elapsed()));
                 (last, last_at) = (now, Instant::now());
             }
         }
     }
     let elapsed = started.elapsed();
-    out.say(&totals(&bridge.stop(), elapsed));
+    let directions = link.directions().clone();
+    drop(link.stop());
+    out.say(&totals(&directions, elapsed));
     Ok(())
 }
 

@@ -1,6 +1,12 @@
 //! What went through a direction, and what did not.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crossbeam_utils::CachePadded;
+
+/// The counters of one direction, on cache lines of their own: one thread writes them, others read.
+pub type SharedCounters = Arc<CachePadded<Counters>>;
 
 /// A number of frames on the wire and their length in all, in bytes from the Ethernet header on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,15 +47,21 @@ pub enum DropReason {
     LinkDown,
     /// The egress's device is gone.
     DeviceGone,
+    /// Nobody is at the far end of the tunnel.
+    NoPeer,
     /// The egress refused it for another reason.
     Refused,
-    /// It was still to be sent when the bridge was stopped.
+    /// A packet filter dropped it.
+    Filtered,
+    /// More frames were to be held back at once than there is memory for.
+    DelayFull,
+    /// It was still to be sent when the bridge was stopped, or the filter that held it back removed.
     Stopped,
 }
 
 impl DropReason {
     /// Every reason, in the order in which they are shown.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Overflow,
         Self::Truncated,
         Self::Undescribed,
@@ -59,7 +71,10 @@ impl DropReason {
         Self::NoBuffers,
         Self::LinkDown,
         Self::DeviceGone,
+        Self::NoPeer,
         Self::Refused,
+        Self::Filtered,
+        Self::DelayFull,
         Self::Stopped,
     ];
 
@@ -76,7 +91,10 @@ impl DropReason {
             Self::NoBuffers => "no_buffers",
             Self::LinkDown => "link_down",
             Self::DeviceGone => "device_gone",
+            Self::NoPeer => "no_peer",
             Self::Refused => "refused",
+            Self::Filtered => "filtered",
+            Self::DelayFull => "delay_full",
             Self::Stopped => "stopped",
         }
     }

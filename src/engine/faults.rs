@@ -26,6 +26,8 @@ impl SendFault {
             Some(libc::EMSGSIZE) => Self::Refused(DropReason::TooBig),
             Some(libc::EINVAL | libc::EOPNOTSUPP | libc::EPROTONOSUPPORT) => Self::Refused(DropReason::Refused),
             Some(libc::ENOBUFS | libc::ENOMEM) => Self::Lost(DropReason::NoBuffers),
+            // Of a UDP tunnel, and of a UNIX socket whose peer has no file.
+            Some(libc::ECONNREFUSED | libc::ENOENT) => Self::Lost(DropReason::NoPeer),
             // A TAP that is down answers EIO (drivers/net/tun.c).
             Some(libc::ENETDOWN | libc::EIO) => Self::Lost(DropReason::LinkDown),
             Some(number) if is_gone(number) => Self::Lost(DropReason::DeviceGone),
@@ -41,6 +43,8 @@ pub(super) enum ReceiveFault {
     Empty,
     /// Read on; no frame was lost.
     Passing,
+    /// Read on; nobody is at the far end of the tunnel.
+    NoPeer,
     /// Read on; the kernel had a frame that it could not describe.
     Undescribed,
     /// Reading on is pointless.
@@ -52,6 +56,7 @@ impl ReceiveFault {
         match error.raw_os_error() {
             Some(libc::EAGAIN) => Self::Empty,
             Some(libc::EINVAL) => Self::Undescribed,
+            Some(libc::ECONNREFUSED) => Self::NoPeer,
             Some(number) if is_gone(number) => Self::Gone,
             _ => Self::Passing,
         }

@@ -4,89 +4,48 @@
 pub mod counters;
 mod direction;
 mod faults;
+mod inlet;
 mod linger;
+pub mod link;
+mod outlet;
 pub mod plan;
+pub mod stages;
 mod worker;
 
 use std::io;
 use std::sync::Arc;
 
-use crossbeam_utils::CachePadded;
+pub use link::{DirectionInfo, Link};
 
-use crate::nio::Nio;
-use crate::wire::offload::Features;
-use counters::Counters;
-use direction::Direction;
-use worker::Worker;
+use worker::{Running, Task, Worker};
 
-/// A running bridge between two NIOs; dropping it stops it and closes them.
+/// The workers that run everything; they end with the last that they run.
 #[derive(Debug)]
-pub struct Bridge {
-    /// From the first NIO to the second, then back.
-    directions: [DirectionInfo; 2],
-    // The workers own what forwards.
-    workers: [Worker; 2],
+pub struct Engine {
+    workers: Vec<Arc<Worker>>,
 }
 
-/// One direction of a bridge, seen from outside.
-#[derive(Debug, Clone)]
-pub struct DirectionInfo {
-    /// The NIO that is read from.
-    pub from: String,
-    /// The NIO that is written to.
-    pub to: String,
-    /// What passes as it is; the rest is done in software.
-    pub features: Features,
-    /// The largest packet that the egress takes, in bytes; `None` where it takes any.
-    pub mtu: Option<u32>,
-    /// What went through.
-    pub counters: Arc<CachePadded<Counters>>,
-}
+impl Engine {
+    /// Two, since one of a bridge's directions must not hold up the other; more where there are CPUs for them.
+    const WORKERS: (usize, usize) = (2, 4);
 
-impl Bridge {
-    /// Starts forwarding between `first` and `second`, with a worker for each way
-    /// (docs/decisions/0004-a-worker-each-way.md).
+    /// Starts the workers.
     ///
     /// # Errors
-    /// Where a thread cannot be started or a descriptor cannot be watched.
-    pub fn start(mut first: Nio, mut second: Nio) -> io::Result<Self> {
-        first.ingress.set_offloads(second.egress.features());
-        second.ingress.set_offloads(first.egress.features());
-        let workers = [Worker::start(0)?, Worker::start(1)?];
-        let (there, back) = (DirectionInfo::new(&first, &second), DirectionInfo::new(&second, &first));
-        let (first_name, second_name) = (first.name, second.name);
-        let halves = [
-            ((first_name.clone(), first.ingress), (second_name.clone(), second.egress)),
-            ((second_name, second.ingress), (first_name, first.egress)),
-        ];
-        for (((ingress, egress), info), worker) in halves.into_iter().zip([&there, &back]).zip(&workers) {
-            worker.add(Direction::new(ingress, egress, Arc::clone(&info.counters)))?;
-        }
-        Ok(Self { directions: [there, back], workers })
+    /// Where threads cannot be started.
+    pub fn start() -> io::Result<Self> {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let (least, most) = Self::WORKERS;
+        let workers = (0..cpus.clamp(least, most)).map(|number| Worker::start(number).map(Arc::new));
+        Ok(Self { workers: workers.collect::<io::Result<_>>()? })
     }
 
-    /// Both directions, from the first NIO to the second first.
-    #[must_use]
-    pub fn directions(&self) -> &[DirectionInfo; 2] {
-        &self.directions
-    }
-
-    /// Stops forwarding, closes the NIOs, and returns both directions with their final counts.
-    #[must_use]
-    pub fn stop(self) -> [DirectionInfo; 2] {
-        drop(self.workers);
-        self.directions
-    }
-}
-
-impl DirectionInfo {
-    fn new(from: &Nio, to: &Nio) -> Self {
-        Self {
-            from: from.name.clone(),
-            to: to.name.clone(),
-            features: to.egress.features(),
-            mtu: to.egress.mtu(),
-            counters: Arc::default(),
+    /// Runs a task on the worker that has the fewest.
+    fn run<T: Task>(&self, task: T) -> Result<Running<T>, (io::Error, Option<T>)> {
+        // Each running task holds on to its worker.
+        match self.workers.iter().min_by_key(|worker| Arc::strong_count(worker)) {
+            Some(worker) => worker.run(task),
+            None => Err((io::ErrorKind::NotConnected.into(), Some(task))),
         }
     }
 }

@@ -1,38 +1,88 @@
-//! A thread that owns directions and runs them as their descriptors allow.
+//! A thread that owns tasks and runs them as their descriptors and their clocks allow.
 
+use std::any::Any;
+use std::fmt::Debug;
 use std::io;
+use std::marker::PhantomData;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
 
-use super::direction::{Direction, Turn};
 use super::faults::LogGate;
 use super::linger::Linger;
 
 const WAKE: Token = Token(usize::MAX);
 
+/// What a worker runs.
+pub(super) trait Task: Debug + Send + Any {
+    /// The descriptor that announces work by becoming readable.
+    fn ingress_fd(&self) -> RawFd;
+
+    /// The descriptor that becomes writable, for a turn that ended with [`Turn::Blocked`].
+    fn egress_fd(&self) -> RawFd;
+
+    /// Works for a while.
+    fn turn(&mut self) -> Turn;
+
+    /// When it wants a turn even if its ingress is silent.
+    fn due(&self) -> Option<Instant>;
+
+    /// For [`Running::call`].
+    fn as_any(&mut self) -> &mut dyn Any;
+
+    /// For [`Running::stop`].
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Everything is forwarded: wait until the ingress is readable.
+    Drained,
+    /// The egress takes no more: wait until it is writable.
+    Blocked,
+    /// There may be more to do.
+    Unfinished,
+}
+
+type Call = Box<dyn FnOnce(&mut dyn Task) + Send>;
+/// A task that could not be added, and why.
+type Refused = (io::Error, Box<dyn Task>);
+
 enum Command {
-    Add(Box<Direction>, Sender<io::Result<()>>),
+    Add(Box<dyn Task>, Sender<Result<usize, Refused>>),
+    Call(usize, Call),
+    Remove(usize, Sender<Box<dyn Task>>),
     Stop,
 }
 
-/// The handle to a worker; dropping it stops the worker and its directions.
+/// The handle to a worker; dropping it stops the worker and its tasks.
 #[derive(Debug)]
 pub(super) struct Worker {
     commands: Sender<Command>,
-    waker: Arc<Waker>,
+    waker: Waker,
     thread: Option<JoinHandle<()>>,
 }
 
+/// A task on a worker; dropping it removes the task.
+#[derive(Debug)]
+pub(super) struct Running<T> {
+    worker: Arc<Worker>,
+    /// `None` once it is removed: another task may have the slot by then.
+    slot: Option<usize>,
+    task: PhantomData<fn() -> T>,
+}
+
 impl Worker {
-    /// Starts a worker without directions.
+    /// Starts a worker without tasks.
     pub(super) fn start(number: usize) -> io::Result<Self> {
         let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
+        let waker = Waker::new(poll.registry(), WAKE)?;
         let (commands, receiver) = unbounded();
         let thread = std::thread::Builder::new()
             .name(format!("worker-{number}"))
@@ -40,11 +90,15 @@ impl Worker {
         Ok(Self { commands, waker, thread: Some(thread) })
     }
 
-    /// Hands a direction to the worker, and returns once it runs.
-    pub(super) fn add(&self, direction: Direction) -> io::Result<()> {
-        let (reply, answer) = crossbeam_channel::bounded(1);
-        self.send(Command::Add(Box::new(direction), reply))?;
-        answer.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?
+    /// Hands a task to the worker, and returns once it runs; or gives it back with the error.
+    pub(super) fn run<T: Task>(self: &Arc<Self>, task: T) -> Result<Running<T>, (io::Error, Option<T>)> {
+        let (reply, answer) = bounded(1);
+        self.send(Command::Add(Box::new(task), reply)).map_err(|error| (error, None))?;
+        match answer.recv() {
+            Ok(Ok(slot)) => Ok(Running { worker: Arc::clone(self), slot: Some(slot), task: PhantomData }),
+            Ok(Err((error, task))) => Err((error, task.into_any().downcast().ok().map(|task| *task))),
+            Err(_) => Err((io::ErrorKind::BrokenPipe.into(), None)),
+        }
     }
 
     fn send(&self, command: Command) -> io::Result<()> {
@@ -63,9 +117,47 @@ impl Drop for Worker {
     }
 }
 
-/// A direction and whether it has a turn coming.
+impl<T: Task> Running<T> {
+    /// Has the worker do `work` to the task, between two of its turns; returns when it is done.
+    pub(super) fn call(&self, work: impl FnOnce(&mut T) + Send + 'static) {
+        let (done, wait) = bounded::<()>(0);
+        let call: Call = Box::new(move |task| {
+            if let Some(task) = task.as_any().downcast_mut() {
+                work(task);
+            }
+            drop(done);
+        });
+        let Some(slot) = self.slot else { return };
+        if self.worker.send(Command::Call(slot, call)).is_ok() {
+            // Nothing is ever sent: it ends when `done` is dropped.
+            let _ = wait.recv();
+        }
+    }
+
+    /// Stops the task and gives it back; `None` where the worker has died with it.
+    pub(super) fn stop(mut self) -> Option<T> {
+        self.remove()?.into_any().downcast().ok().map(|task| *task)
+    }
+}
+
+impl<T> Running<T> {
+    fn remove(&mut self) -> Option<Box<dyn Task>> {
+        let slot = self.slot.take()?;
+        let (reply, answer) = bounded(1);
+        self.worker.send(Command::Remove(slot, reply)).ok()?;
+        answer.recv().ok()
+    }
+}
+
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// A task and whether it has a turn coming.
 struct Slot {
-    direction: Direction,
+    task: Box<dyn Task>,
     state: State,
 }
 
@@ -77,14 +169,12 @@ enum State {
     Waiting,
     /// It waits for its egress, whose descriptor is registered meanwhile.
     Blocked,
-    /// Its ingress is gone.
-    Over,
 }
 
 struct Loop {
     poll: Poll,
     commands: Receiver<Command>,
-    slots: Vec<Slot>,
+    slots: Vec<Option<Slot>>,
     log: LogGate,
 }
 
@@ -93,9 +183,10 @@ impl Loop {
         let mut events = Events::with_capacity(64);
         let mut linger = Linger::new();
         loop {
-            // Descriptors are announced once (edge-triggered), so unfinished directions need no event.
-            let unfinished = self.slots.iter().any(|slot| slot.state == State::Ready);
-            let timeout = (unfinished || linger.look_again()).then_some(Duration::ZERO);
+            // Descriptors are announced once (edge-triggered), so unfinished tasks need no event.
+            let unfinished = self.occupied().any(|slot| slot.state == State::Ready);
+            let timeout =
+                if unfinished || linger.look_again() { Some(Duration::ZERO) } else { self.until_the_next_is_due() };
             if let Err(error) = self.poll.poll(&mut events, timeout) {
                 if error.kind() == io::ErrorKind::Interrupted {
                     continue;
@@ -121,12 +212,30 @@ impl Loop {
         }
     }
 
+    fn occupied(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().flatten()
+    }
+
+    fn until_the_next_is_due(&self) -> Option<Duration> {
+        let next = self.occupied().filter_map(Slot::due).min()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+
     fn obey(&mut self) -> Continue {
+        // Whoever asked may have gone meanwhile; what was asked is done all the same.
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Add(direction, reply) => {
-                    // Whoever asked may have gone; the direction runs all the same.
-                    let _ = reply.send(self.add(*direction));
+                Command::Add(task, reply) => drop(reply.send(self.add(task))),
+                Command::Call(slot, call) => {
+                    if let Some(slot) = self.slots.get_mut(slot).and_then(Option::as_mut) {
+                        call(&mut *slot.task);
+                        slot.wake();
+                    }
+                }
+                Command::Remove(slot, reply) => {
+                    if let Some(task) = self.remove(slot) {
+                        drop(reply.send(task));
+                    }
                 }
                 Command::Stop => return Continue::No,
             }
@@ -134,20 +243,35 @@ impl Loop {
         Continue::Yes
     }
 
-    fn add(&mut self, direction: Direction) -> io::Result<()> {
-        let token = ingress_token(self.slots.len());
-        let fd = direction.ingress_fd();
-        self.poll.registry().register(&mut SourceFd(&fd), token, Interest::READABLE)?;
-        self.slots.push(Slot { direction, state: State::Ready });
-        Ok(())
+    fn add(&mut self, task: Box<dyn Task>) -> Result<usize, Refused> {
+        let free = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
+        let fd = task.ingress_fd();
+        if let Err(error) = self.poll.registry().register(&mut SourceFd(&fd), ingress_token(free), Interest::READABLE) {
+            return Err((error, task));
+        }
+        if free == self.slots.len() {
+            self.slots.push(None);
+        }
+        self.slots[free] = Some(Slot { task, state: State::Ready });
+        Ok(free)
+    }
+
+    fn remove(&mut self, slot: usize) -> Option<Box<dyn Task>> {
+        let slot = self.slots.get_mut(slot)?.take()?;
+        let registry = self.poll.registry();
+        unwatch(registry, slot.task.ingress_fd());
+        if slot.state == State::Blocked {
+            unwatch(registry, slot.task.egress_fd());
+        }
+        Some(slot.task)
     }
 
     fn announce(&mut self, token: Token) {
-        let Some(slot) = self.slots.get_mut(token.0 / 2) else { return };
+        let Some(slot) = self.slots.get_mut(token.0 / 2).and_then(Option::as_mut) else { return };
         let writable = token == egress_token(token.0 / 2);
         match slot.state {
             State::Blocked if writable => {
-                unwatch_egress(self.poll.registry(), &slot.direction);
+                unwatch(self.poll.registry(), slot.task.egress_fd());
                 slot.state = State::Ready;
             }
             State::Waiting if !writable => slot.state = State::Ready,
@@ -156,18 +280,21 @@ impl Loop {
     }
 
     fn turn(&mut self, index: usize) {
-        let slot = &mut self.slots[index];
+        let Some(slot) = &mut self.slots[index] else { return };
+        if slot.due().is_some_and(|due| due <= Instant::now()) {
+            slot.wake();
+        }
         if slot.state != State::Ready {
             return;
         }
-        slot.state = match slot.direction.turn() {
+        slot.state = match slot.task.turn() {
             Turn::Unfinished => State::Ready,
             Turn::Drained => State::Waiting,
-            Turn::Over => State::Over,
             Turn::Blocked => {
-                let fd = slot.direction.egress_fd();
-                let watch = SourceFd(&fd);
-                match self.poll.registry().register(&mut { watch }, egress_token(index), Interest::WRITABLE) {
+                // Watched only while it is blocked: else every frame that leaves a socket's buffer would wake
+                // the worker for nothing.
+                let fd = slot.task.egress_fd();
+                match self.poll.registry().register(&mut SourceFd(&fd), egress_token(index), Interest::WRITABLE) {
                     Ok(()) => State::Blocked,
                     Err(error) => {
                         if let Some(held_back) = self.log.pass() {
@@ -181,12 +308,23 @@ impl Loop {
     }
 }
 
-/// Descriptors are watched for writing only while a direction is blocked: else every frame that leaves a
-/// socket's buffer would wake the worker for nothing.
-fn unwatch_egress(registry: &Registry, direction: &Direction) {
-    let fd = direction.egress_fd();
+impl Slot {
+    /// When it wants a turn; not while it is blocked, since it gets one after that anyway.
+    fn due(&self) -> Option<Instant> {
+        if self.state == State::Blocked { None } else { self.task.due() }
+    }
+
+    /// Gives it a turn, unless it waits for its egress.
+    fn wake(&mut self) {
+        if self.state == State::Waiting {
+            self.state = State::Ready;
+        }
+    }
+}
+
+fn unwatch(registry: &Registry, fd: RawFd) {
     if let Err(error) = registry.deregister(&mut SourceFd(&fd)) {
-        tracing::debug!(%error, "an egress was not watched");
+        tracing::debug!(%error, "a descriptor was not watched");
     }
 }
 

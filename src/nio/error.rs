@@ -59,6 +59,9 @@ pub enum Cause {
     /// `/dev/net/tun` is missing.
     #[error("/dev/net/tun is missing; load it with `modprobe tun`")]
     NoTun,
+    /// The name of a tunnel's far end cannot be resolved.
+    #[error("no address is known for the host {0}")]
+    UnknownHost(String),
     /// Anything else.
     #[error(transparent)]
     Io(#[from] io::Error),

@@ -100,8 +100,8 @@ impl Frame {
 #[derive(Debug)]
 pub struct Outgoing<'a> {
     /// Room for a virtio header, then the frame.
-    bytes: &'a mut [u8],
-    offload: Offload,
+    pub(super) bytes: &'a mut [u8],
+    pub(super) offload: Offload,
 }
 
 impl Outgoing<'_> {

@@ -4,9 +4,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use super::device::{Device, DeviceEgress};
-use super::{Cause, Frame, Ingress, Kind, Mode, Nio, ReceiveError};
+use super::{Cause, Ends, Frame, Identity, Ingress, Kind, Mode, Nio, ReceiveError};
 use crate::sys::netdev::Interface;
 use crate::sys::packet::PacketSocket;
+use crate::wire::offload::VIRTIO_HEADER_LEN;
 
 /// See the module's documentation.
 pub(super) const KIND: Kind = Kind { name: "linux_raw", arguments: "<interface>", open };
@@ -23,7 +24,16 @@ struct RawIngress {
     taken: u32,
 }
 
-fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
+/// Opens the interface `name`.
+///
+/// # Errors
+/// [`Cause`], which names the cure.
+pub fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
+    Ok(Nio { identity: Identity::new(&KIND, name), ends: open_ends(name, mode)? })
+}
+
+/// Opens the interface's ends.
+pub(super) fn open_ends(name: &str, mode: Mode) -> Result<Ends, Cause> {
     let interface = Interface::named(name).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => Cause::Name,
         _ => error.into(),
@@ -35,7 +45,7 @@ fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
     let mtu = interface.mtu().map_err(cause)?;
     let virtio_header = mode.has_metadata();
     let socket = PacketSocket::open(index, virtio_header).map_err(cause)?;
-    socket.hear_everything(index).map_err(cause)?;
+    socket.be_promiscuous(index).map_err(cause)?;
     socket.enlarge_buffers(BUFFER_BYTES).map_err(cause)?;
     if virtio_header && interface.has_lro() {
         tracing::warn!(
@@ -45,8 +55,7 @@ fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
     }
     // The same socket: another one would hear what this one sends.
     let sender = socket.try_clone().map_err(cause)?;
-    Ok(Nio {
-        name: format!("{}:{name}", KIND.name),
+    Ok(Ends {
         ingress: Box::new(RawIngress { socket, virtio_header, overflowed: 0, taken: 0 }),
         egress: Box::new(DeviceEgress::new(sender, mode, mtu)),
     })
@@ -57,6 +66,19 @@ fn cause(error: io::Error) -> Cause {
         Some(libc::ENODEV | libc::ENXIO) => Cause::NoSuchInterface,
         Some(libc::EPERM | libc::EACCES) => Cause::not_permitted("CAP_NET_RAW"),
         _ => error.into(),
+    }
+}
+
+impl RawIngress {
+    /// Empties the queue; nothing more must be coming in.
+    fn forget(&self) {
+        let mut beginning = [0; VIRTIO_HEADER_LEN];
+        // Of errors, only this one says that the queue is empty. No queue is longer than this.
+        for _ in 0..1_000_000 {
+            if self.socket.receive(&mut beginning).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+                return;
+            }
+        }
     }
 }
 
@@ -76,6 +98,21 @@ impl Ingress for RawIngress {
             frame.insert_tag(tag.tpid, tag.tci);
         }
         Ok(())
+    }
+
+    /// Frames that pass while nobody reads are nobody's: they are those of the interface, not for us.
+    fn pause(&mut self) {
+        let paused = self.socket.hear_nothing();
+        self.forget();
+        if let Err(error) = paused {
+            tracing::warn!(%error, "frames of the time in which nobody reads will be heard later");
+        }
+    }
+
+    fn resume(&mut self) {
+        if let Err(error) = self.socket.hear_all_but_own() {
+            tracing::error!(%error, "nothing can be heard of the interface");
+        }
     }
 
     fn take_overflow(&mut self) -> u64 {

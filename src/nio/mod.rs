@@ -5,21 +5,28 @@
 
 mod device;
 mod error;
+pub mod ethernet;
 mod frame;
-mod linux_raw;
-mod tap;
+pub mod linux_raw;
+mod packet;
+pub mod tap;
+pub mod udp;
+pub mod unix;
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Display, Formatter};
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 pub use error::{Cause, OpenError};
+pub use ethernet::ReceiveFilter;
 pub use frame::{Frame, Outgoing};
+pub use packet::Packet;
 
 use crate::wire::offload::{Features, UnknownKind};
 
 /// The kinds of NIO, in the order in which they are listed to the user.
-pub const KINDS: &[Kind] = &[linux_raw::KIND, tap::KIND];
+pub const KINDS: &[Kind] = &[linux_raw::KIND, ethernet::KIND, tap::KIND, udp::KIND, unix::KIND];
 
 /// A kind of NIO.
 #[derive(Debug)]
@@ -43,8 +50,26 @@ pub enum Mode {
 /// An open NIO.
 #[derive(Debug)]
 pub struct Nio {
-    /// What the user called it, with the name that the kernel gave: `tap:tap0`.
-    pub name: String,
+    /// What it is.
+    pub identity: Identity,
+    /// What it reads and writes with.
+    pub ends: Ends,
+}
+
+/// What a NIO is, for those who talk about it.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The name of its [`Kind`].
+    pub kind: &'static str,
+    /// What it was opened with, and the name that the kernel gave: `tap0`, `20000:127.0.0.1:20001`.
+    pub description: String,
+    /// What decides which frames it receives, where that can be changed.
+    pub receive_filter: Option<Arc<ReceiveFilter>>,
+}
+
+/// Both halves of a NIO.
+#[derive(Debug)]
+pub struct Ends {
     /// Reads frames.
     pub ingress: Box<dyn Ingress>,
     /// Writes frames.
@@ -66,6 +91,13 @@ pub trait Ingress: Send + Debug {
     fn take_overflow(&mut self) -> u64 {
         0
     }
+
+    /// Nobody reads for a while. A NIO that hears what is meant for others forgets what it hears meanwhile; one
+    /// that is spoken to keeps it. NIOs are opened in this state.
+    fn pause(&mut self) {}
+
+    /// Somebody is going to read.
+    fn resume(&mut self) {}
 
     /// Asks for frames that are unfinished in these ways: the egress at the other end of the bridge takes them.
     fn set_offloads(&mut self, features: Features) {
@@ -100,6 +132,12 @@ pub enum ReceiveError {
     /// A frame was longer than any buffer; its end is lost.
     #[error("a frame exceeds the receive buffer")]
     Truncated,
+    /// A datagram without a byte.
+    #[error("an empty frame")]
+    Empty,
+    /// A frame that the receive filter keeps away.
+    #[error("kept away by the receive filter")]
+    Unwanted,
     /// A super-frame of a kind that cannot be cut.
     #[error(transparent)]
     Unsupported(#[from] UnknownKind),
@@ -118,6 +156,34 @@ impl Nio {
             return Err(failed(Cause::Syntax(kind)));
         }
         (kind.open)(arguments, mode).map_err(failed)
+    }
+
+    /// Its name, and what it reads and writes with.
+    #[must_use]
+    pub fn into_parts(self) -> (String, Ends) {
+        (self.identity.to_string(), self.ends)
+    }
+}
+
+impl Identity {
+    /// A NIO of a kind, without a receive filter.
+    fn new(kind: &Kind, description: impl Into<String>) -> Self {
+        Self { kind: kind.name, description: description.into(), receive_filter: None }
+    }
+
+    /// The local and the remote port of a UDP tunnel.
+    #[must_use]
+    pub fn udp_ports(&self) -> Option<(u16, u16)> {
+        let tunnel = Some(&self.description).filter(|_| self.kind == udp::KIND.name)?;
+        let (local, remote) = (tunnel.split(':').next()?, tunnel.rsplit(':').next()?);
+        Some((local.parse().ok()?, remote.parse().ok()?))
+    }
+}
+
+/// As the user writes it: `tap:tap0`.
+impl Display for Identity {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}", self.kind, self.description)
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::Path;
 
 use super::device::{Device, DeviceEgress};
-use super::{Cause, Frame, Ingress, Kind, Mode, Nio, ReceiveError};
+use super::{Cause, Ends, Frame, Identity, Ingress, Kind, Mode, Nio, ReceiveError};
 use crate::sys::netdev::Interface;
 use crate::sys::tun::{self, TapFile};
 use crate::wire::offload::Features;
@@ -22,7 +22,11 @@ struct TapIngress {
     virtio_header: bool,
 }
 
-fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
+/// Opens the TAP `name`, made if it is not there, or the macvtap with that path.
+///
+/// # Errors
+/// [`Cause`], which names the cure.
+pub fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
     let virtio_header = mode.has_metadata();
     let (file, interface) = if name.starts_with('/') {
         TapFile::open_macvtap(Path::new(name), virtio_header)
@@ -32,10 +36,13 @@ fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
     .map_err(|error| cause(name, error))?;
     let mtu = Interface::named(&interface).and_then(|tap| tap.mtu()).unwrap_or(DEFAULT_MTU);
     let writer = file.try_clone()?;
+    let description = if name.starts_with('/') { name.to_owned() } else { interface };
     Ok(Nio {
-        name: format!("{}:{}", KIND.name, if name.starts_with('/') { name } else { &interface }),
-        ingress: Box::new(TapIngress { file, virtio_header }),
-        egress: Box::new(DeviceEgress::new(writer, mode, mtu)),
+        identity: Identity::new(&KIND, description),
+        ends: Ends {
+            ingress: Box::new(TapIngress { file, virtio_header }),
+            egress: Box::new(DeviceEgress::new(writer, mode, mtu)),
+        },
     })
 }
 

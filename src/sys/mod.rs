@@ -8,6 +8,8 @@ pub mod cpu;
 mod fd;
 pub mod netdev;
 pub mod packet;
+pub mod process;
+pub mod socket;
 pub mod tun;
 
 use std::io;

@@ -47,7 +47,7 @@ pub struct VlanTag {
 struct Control([u8; 96]);
 
 impl PacketSocket {
-    /// Opens a non-blocking socket on the interface with index `index`.
+    /// Opens a non-blocking socket on the interface with index `index`, which hears nothing yet.
     ///
     /// It is created for no protocol at all and gets one when it is bound: otherwise frames of every
     /// interface would queue up in between. `virtio_header` puts a virtio header before each frame, in both
@@ -69,32 +69,54 @@ impl PacketSocket {
         if virtio_header {
             socket.set(libc::PACKET_VNET_HDR, &on)?;
         }
-        socket.ignore_own_frames()?;
+        let mark = socket.mark()?;
+        fd::set_option(socket.fd.as_fd(), libc::SOL_SOCKET, libc::SO_MARK, &mark)?;
+        socket.hear_nothing()?;
         socket.bind(index)?;
         Ok(socket)
     }
 
-    /// Keeps frames that this socket sent from coming back to it.
+    /// Refuses every frame that arrives from now on.
     ///
-    /// The kernel does so by itself as long as a frame knows its socket. When it cuts a super-frame, only the
+    /// # Errors
+    /// `ENOMEM` where the kernel has no memory for the filter.
+    pub fn hear_nothing(&self) -> io::Result<()> {
+        self.attach(&mut [filter(libc::BPF_RET | libc::BPF_K, 0, 0, 0)])
+    }
+
+    /// Takes every frame that arrives from now on, but those that this socket sent.
+    ///
+    /// The kernel keeps them away by itself as long as a frame knows its socket. When it cuts a super-frame, only the
     /// last segment does (`skb_segment`, net/core/skbuff.c), and all others would be heard as the host's own
     /// frames. They all keep the mark of the super-frame.
-    fn ignore_own_frames(&self) -> io::Result<()> {
-        let mark = MARK | self.cookie()? & MARK_BITS;
-        fd::set_option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_MARK, &mark)?;
+    ///
+    /// # Errors
+    /// `ENOMEM` where the kernel has no memory for the filter.
+    pub fn hear_all_but_own(&self) -> io::Result<()> {
         let load = |what: i32| filter(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, ancillary(what));
         let unless = |value: u32, skip: u8| filter(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, skip, value);
-        let mut instructions = [
+        self.attach(&mut [
             load(libc::SKF_AD_PKTTYPE),
             unless(u32::from(libc::PACKET_OUTGOING), 3),
             load(libc::SKF_AD_MARK),
-            unless(mark, 1),
+            unless(self.mark()?, 1),
             filter(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
             filter(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
-        ];
+        ])
+    }
+
+    fn attach<const COUNT: usize>(&self, instructions: &mut [libc::sock_filter; COUNT]) -> io::Result<()> {
+        const { assert!(COUNT <= u16::MAX as usize) };
+        #[expect(clippy::cast_possible_truncation, reason = "asserted above")]
+        let len = COUNT as u16;
         // The kernel follows the pointer only during the call, while the instructions live.
-        let program = libc::sock_fprog { len: 6, filter: instructions.as_mut_ptr() };
+        let program = libc::sock_fprog { len, filter: instructions.as_mut_ptr() };
         fd::set_option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    }
+
+    /// The mark of frames that this socket sends.
+    fn mark(&self) -> io::Result<u32> {
+        Ok(MARK | self.cookie()? & MARK_BITS)
     }
 
     /// The low half of a number that no other socket of this boot has.
@@ -144,7 +166,7 @@ impl PacketSocket {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn hear_everything(&self, index: u32) -> io::Result<()> {
+    pub fn be_promiscuous(&self, index: u32) -> io::Result<()> {
         let membership = libc::packet_mreq {
             mr_ifindex: libc::c_int::try_from(index).map_err(|_| io::ErrorKind::InvalidInput)?,
             mr_type: short(libc::PACKET_MR_PROMISC),
@@ -160,13 +182,7 @@ impl PacketSocket {
     /// # Errors
     /// The kernel's; a smaller buffer than asked for is no error.
     pub fn enlarge_buffers(&self, bytes: u32) -> io::Result<()> {
-        let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-        for (force, ask) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
-            let socket = self.fd.as_fd();
-            fd::set_option(socket, libc::SOL_SOCKET, force, &bytes)
-                .or_else(|_| fd::set_option(socket, libc::SOL_SOCKET, ask, &bytes))?;
-        }
-        Ok(())
+        super::socket::enlarge_buffers(self, bytes)
     }
 
     /// Receives one frame, preceded by its virtio header where that is on.

@@ -2,6 +2,7 @@
 //!
 //! A terminal that is stopped, a pipe that nobody empties or a full disk would otherwise stop a worker in the
 //! middle of a log line. A thread of its own writes each stream; lines that it cannot keep up with are dropped.
+#![forbid(unsafe_code)]
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -21,11 +22,14 @@ enum Message {
 
 /// A stream of lines, written in the background. Clones write to the same stream.
 #[derive(Debug, Clone)]
-pub(super) struct Output(Sender<Message>);
+pub struct Output(Sender<Message>);
 
 impl Output {
     /// Starts to write to `stream`.
-    pub(super) fn to(mut stream: impl Write + Send + 'static) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// Where no thread can be started.
+    pub fn to(mut stream: impl Write + Send + 'static) -> io::Result<Self> {
         let (sender, messages) = bounded(WAITING);
         std::thread::Builder::new().name("output".to_owned()).spawn(move || {
             for message in messages {
@@ -40,12 +44,12 @@ impl Output {
     }
 
     /// Writes a line, or several.
-    pub(super) fn say(&self, text: &str) {
+    pub fn say(&self, text: &str) {
         self.pass(Message::Text(format!("{text}\n").into_bytes()));
     }
 
     /// Waits until all is written, but not for ever.
-    pub(super) fn finish(&self) {
+    pub fn finish(&self) {
         let (done, finished) = bounded(0);
         self.pass(Message::Flush(done));
         // It says so by dropping its end; if not, there is nothing that could still be done.
@@ -55,6 +59,25 @@ impl Output {
     fn pass(&self, message: Message) {
         // Where too many wait already, this one is dropped.
         let _ = self.0.try_send(message);
+    }
+}
+
+/// Both streams, and how much is to be said on them.
+#[derive(Debug, Clone)]
+pub struct Console {
+    /// What is told.
+    pub stdout: Output,
+    /// What is complained of.
+    pub stderr: Output,
+    /// How much is told of each frame: 0 nothing, 1 a line, 2 its bytes too.
+    pub debug: u8,
+}
+
+impl Console {
+    /// Waits until all is written, but not for ever.
+    pub fn flush(&self) {
+        self.stdout.finish();
+        self.stderr.finish();
     }
 }
 

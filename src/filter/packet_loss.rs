@@ -1,0 +1,67 @@
+//! `packet_loss`: frames are lost at random.
+
+use super::{Filter, Random, Verdict, percent};
+
+/// Drops each frame with a probability of so many percent: none for 0, all for 100.
+#[derive(Debug)]
+pub struct PacketLoss {
+    percent: u32,
+    random: Random,
+}
+
+impl PacketLoss {
+    pub(super) const USAGE: &str = "'packet_loss' takes a whole number of percent, 0 to 100";
+
+    /// More than 100 percent are no more than 100.
+    #[must_use]
+    pub fn new(percent: u32, random: Random) -> Self {
+        Self { percent, random }
+    }
+
+    pub(super) fn parse(arguments: &[&str]) -> Option<Self> {
+        let [chance] = arguments else { return None };
+        Some(Self::new(percent(chance)?, Random::default()))
+    }
+}
+
+impl Filter for PacketLoss {
+    fn judge(&self, _: &mut [u8]) -> Verdict {
+        if self.random.happens(self.percent) { Verdict::Drop } else { Verdict::Pass }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAMES: i64 = 100_000;
+
+    fn losses(filter: &PacketLoss) -> i64 {
+        (0..FRAMES).map(|_| i64::from(filter.judge(&mut []) == Verdict::Drop)).sum()
+    }
+
+    #[test]
+    fn none_and_all_are_exact() {
+        assert_eq!(losses(&PacketLoss::parse(&["0"]).unwrap()), 0);
+        assert_eq!(losses(&PacketLoss::parse(&["100"]).unwrap()), FRAMES);
+    }
+
+    #[test]
+    fn as_many_are_lost_as_were_asked_for() {
+        for percent in [1u32, 20, 50, 99] {
+            let lost = losses(&PacketLoss::new(percent, Random::seeded(u64::from(percent))));
+            let p = i64::from(percent);
+            let off = (lost - FRAMES * p / 100).abs();
+            // Six standard deviations, squared; a percent more or less, as ubridge has, would be beyond them.
+            assert!(off * off < 36 * FRAMES * p * (100 - p) / 10_000, "{percent} %: {lost}");
+        }
+    }
+
+    #[test]
+    fn losses_do_not_follow_a_pattern() {
+        let filter = PacketLoss::new(50, Random::seeded(7));
+        let lost: Vec<bool> = (0..FRAMES).map(|_| filter.judge(&mut []) == Verdict::Drop).collect();
+        let pairs = lost.windows(2).filter(|pair| pair[0] && pair[1]).count();
+        assert!((24_000..26_000).contains(&pairs), "{pairs} of 25,000 expected");
+    }
+}

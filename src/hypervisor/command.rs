@@ -1,0 +1,54 @@
+//! Modules, their commands, and the way from a command line to the function that answers it.
+
+use super::reply::{Code, Reply};
+use crate::lab::Lab;
+
+/// A module of commands.
+#[derive(Debug)]
+pub(super) struct Module {
+    pub(super) name: &'static str,
+    pub(super) commands: &'static [Command],
+}
+
+/// A command of a module.
+#[derive(Debug)]
+pub(super) struct Command {
+    pub(super) name: &'static str,
+    /// The least and the most words that may follow the command.
+    pub(super) arguments: (usize, usize),
+    /// Carries it out; there are as many arguments as `arguments` says.
+    pub(super) run: fn(&mut Lab, &[&str]) -> Answer,
+}
+
+/// The reply to a command, as an error where it failed.
+pub(super) type Answer = Result<Reply, Reply>;
+
+impl Module {
+    fn command(&self, name: &str) -> Option<&'static Command> {
+        self.commands.iter().find(|command| command.name == name)
+    }
+}
+
+/// Finds the module called `name`.
+pub(super) fn module(name: &str) -> Option<&'static Module> {
+    super::modules::MODULES.iter().copied().find(|module| module.name == name)
+}
+
+/// Carries out the command that the words of a line make.
+pub(super) fn execute(lab: &mut Lab, words: &[&str]) -> Answer {
+    let &[module_name, name, ref arguments @ ..] = words else {
+        return Reply::failed(Code::ParseError, "At least a module and a command must be specified");
+    };
+    let Some(module) = module(module_name) else {
+        return Reply::failed(Code::UnknownModule, format!("Unknown module '{module_name}'"));
+    };
+    let Some(command) = module.command(name) else {
+        return Reply::failed(Code::UnknownCommand, format!("Unknown command '{name}'"));
+    };
+    let ((min, max), count) = (command.arguments, arguments.len());
+    if !(min..=max).contains(&count) {
+        let text = format!("Bad number of parameters ({count} with min/max={min}/{max})");
+        return Reply::failed(Code::ParameterCount, text);
+    }
+    (command.run)(lab, arguments)
+}

@@ -1,0 +1,125 @@
+//! `unix`: a datagram socket in the file system, each frame one datagram to another such socket.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+use super::{Cause, Egress, Ends, Frame, Identity, Ingress, Kind, Mode, Nio, Outgoing, ReceiveError};
+use crate::sys::socket;
+use crate::wire::offload::Features;
+
+/// See the module's documentation.
+pub(super) const KIND: Kind =
+    Kind { name: "unix", arguments: "<local path>:<remote path>", open: |text, _: Mode| open_text(text) };
+
+/// Socket buffers in bytes, each way. The peer's queue is bounded by datagrams too (net.unix.max_dgram_qlen).
+const BUFFER_BYTES: u32 = 4 << 20;
+
+/// A bound socket; its path is removed with it.
+#[derive(Debug)]
+pub(crate) struct BoundSocket {
+    pub(crate) socket: UnixDatagram,
+    path: PathBuf,
+    inode: u64,
+}
+
+#[derive(Debug)]
+struct UnixIngress(BoundSocket);
+
+#[derive(Debug)]
+struct UnixEgress {
+    socket: UnixDatagram,
+    peer: PathBuf,
+}
+
+fn open_text(text: &str) -> Result<Nio, Cause> {
+    let (local, remote) = text.split_once(':').ok_or(Cause::Syntax(&KIND))?;
+    open(local, remote)
+}
+
+/// Opens a socket at the path `local` whose frames go to the one at `remote`, which need not be there yet.
+///
+/// # Errors
+/// [`Cause`]: a path that is too long, or the file cannot be made.
+pub fn open(local: &str, remote: &str) -> Result<Nio, Cause> {
+    // The kernel's own words for it do not say which.
+    std::os::unix::net::SocketAddr::from_pathname(remote)?;
+    let ours = BoundSocket::at(Path::new(local))?;
+    let sender = ours.socket.try_clone()?;
+    Ok(Nio {
+        identity: Identity::new(&KIND, format!("{local} -> {remote}")),
+        ends: Ends {
+            ingress: Box::new(UnixIngress(ours)),
+            egress: Box::new(UnixEgress { socket: sender, peer: remote.into() }),
+        },
+    })
+}
+
+impl BoundSocket {
+    /// A socket at `path`. One that is there already is taken to be left over and removed; a file of another
+    /// kind is not.
+    pub(crate) fn at(path: &Path) -> io::Result<Self> {
+        std::os::unix::net::SocketAddr::from_pathname(path)?;
+        if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
+            fs::remove_file(path)?;
+        }
+        let socket = UnixDatagram::bind(path)?;
+        let inode = fs::symlink_metadata(path)?.ino();
+        let ours = Self { socket, path: path.to_owned(), inode };
+        ours.socket.set_nonblocking(true)?;
+        socket::enlarge_buffers(&ours.socket, BUFFER_BYTES)?;
+        Ok(ours)
+    }
+}
+
+impl Drop for BoundSocket {
+    fn drop(&mut self) {
+        // Another socket may have taken the path since.
+        if fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Sends without ever waiting for the receiver: the descriptor would not tell when it takes more, since it
+/// belongs to us and the queue to the other.
+pub(crate) fn send_or_drop(socket: &UnixDatagram, bytes: &[u8], peer: &Path) -> io::Result<()> {
+    socket.send_to(bytes, peer).map(drop).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::from_raw_os_error(libc::ENOBUFS),
+        _ => error,
+    })
+}
+
+impl Ingress for UnixIngress {
+    fn fd(&self) -> RawFd {
+        self.0.socket.as_raw_fd()
+    }
+
+    fn receive(&mut self, frame: &mut Frame) -> Result<(), ReceiveError> {
+        match self.0.socket.recv(frame.space(false))? {
+            0 => Err(ReceiveError::Empty),
+            len => frame.fill(len, false),
+        }
+    }
+}
+
+impl Egress for UnixEgress {
+    fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    fn features(&self) -> Features {
+        Features::NONE
+    }
+
+    fn mtu(&self) -> Option<u32> {
+        None
+    }
+
+    fn send(&mut self, frame: Outgoing<'_>) -> io::Result<()> {
+        send_or_drop(&self.socket, frame.plain(), &self.peer)
+    }
+}
