@@ -5,6 +5,7 @@
 mod command_line;
 mod differential;
 mod engine;
+mod gns3;
 mod lab;
 mod linux_raw;
 mod tap;

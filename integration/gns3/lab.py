@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TextIO
 
 from console import Console
 from outside import NIC, Outside, interfaces, outside
@@ -26,8 +27,8 @@ CLOUD_UDP_PORT, FAR_UDP_PORT = 40000, 40001
 
 
 class Lab:
-    def __init__(self, server: Server, world: Outside):
-        self.server, self.outside = server, world
+    def __init__(self, server: Server, world: Outside, output: TextIO):
+        self.server, self.outside, self.output = server, world, output
         self.begin = time.monotonic()
         self.console: Console | None = None
         self.before = interfaces()
@@ -103,7 +104,7 @@ class Lab:
         check(ours.strip() == theirs, f"the bytes {file} by the guest are not the same on both sides")
 
     def say(self, text: str) -> None:
-        print(f"{time.monotonic() - self.begin:6.1f} s  {text}", flush=True)
+        print(f"{time.monotonic() - self.begin:6.1f} s  {text}", file=self.output, flush=True)
 
 
 def figures(report: str) -> dict:
@@ -134,15 +135,15 @@ def report(server: Server, lab: Lab | None) -> None:
 
 
 @contextlib.contextmanager
-def lab(version: str, ubridge: Path, gro: bool = True):
-    """A lab whose guest has started."""
+def lab(version: str, ubridge: Path, output: TextIO = sys.stdout):
+    """A lab whose guest has started; it tells on `output` how far it is."""
     made = None
-    with tempfile.TemporaryDirectory(prefix="rubridge-gns3-") as directory, outside(gro) as world:
+    with tempfile.TemporaryDirectory(prefix="rubridge-gns3-") as directory, outside() as world:
         make_bridge()
         server = Server(version, ubridge, Path(directory))
         try:
             server.ready()
-            made = Lab(server, world)
+            made = Lab(server, world, output)
             made.boot()
             made.say("the guest has started")
             yield made

@@ -2,7 +2,7 @@
 
 import nat
 from lab import BRIDGE_ADDRESS, Lab, ubridges
-from outside import ADDRESS
+from outside import ADDRESS, interfaces
 from process import check, named, processes, wait_until
 
 
@@ -28,13 +28,13 @@ def run(lab: Lab) -> None:
 
     no_panic(lab)
     lab.leave_console()
-    running = processes()
     lab.server.stop()
     wait_until("no ubridge is left of the server", lambda: not ubridges())
-    wait_until("no interface is left of the server", lambda: not nat.taps())
     wait_until("no guest is left of the server", lambda: not named("qemu-system-x86"))
-    left = {number: name for number, name in processes().items() if name not in ("cat",)}
-    check(not left, f"processes are left: {left}, of {running}")
+    # What holds the outside's namespace is the test's.
+    left = {number: name for number, name in processes().items() if name != "cat"}
+    check(not left, f"processes are left: {left}")
+    check(interfaces() == lab.before, f"interfaces are left: {interfaces()}, before there were {lab.before}")
     complaints = lab.server.complaints()
     check(not complaints, "the server complained:\n" + "\n".join(complaints))
     lab.say("the server has ended, and left nothing")

@@ -1,7 +1,8 @@
 """A guest behind a Cloud that uses a NIC: traffic, filters, suspending, capturing, linking anew."""
 
+import process
 from lab import GUEST, Lab
-from outside import ADDRESS
+from outside import ADDRESS, NIC
 from pcap import frames
 from process import check, wait_until
 
@@ -15,6 +16,7 @@ def run(lab: Lab) -> None:
     suspending(lab)
     capturing(lab)
     linking_anew(lab)
+    trouble(lab)
 
 
 def transfers(lab: Lab) -> None:
@@ -40,7 +42,7 @@ def filters(lab: Lab) -> None:
     link.filter(corrupt=[100])
     check(not lab.guest_reaches(ADDRESS), "a ping survives a filter that damages every packet")
 
-    link.filter(bpf=["icmp"])
+    link.filter(bpf=["tcp port 9\nicmp"])  # two filters, one a line
     check(not lab.guest_reaches(ADDRESS), "a ping passes a filter for ICMP")
     lab.check_stream(lab.outside.run, GUEST[0], 64 << 10)
     link.filter(bpf=["tcp and and"])
@@ -70,17 +72,17 @@ def capturing(lab: Lab) -> None:
 
     for _ in range(2):
         before = len(pinged())
-        lab.console.succeed(f"ping -c 2 -i 0.2 -W 2 -p c5 {ADDRESS}")
+        lab.console.succeed(f"ping -c 2 -i 0.2 -W 10 -p c5 {ADDRESS}")
         # Two requests, two replies, and the capture is still running.
-        check(len(pinged()) == before + 4, f"{len(pinged()) - before} frames of 2 pings are in the capture")
+        wait_until("the pings are in the capture", lambda: len(pinged()) == before + 4)
     check(all(98 == len(frame) for frame in pinged()), "the captured pings are not of the right size")
 
     lab.nic_link.stop_capture()
-    lab.console.succeed(f"ping -c 1 -W 2 -p c5 {ADDRESS}")
+    lab.console.succeed(f"ping -c 1 -W 10 -p c5 {ADDRESS}")
     check(len(pinged()) == 8, "the capture goes on after its stop")
     lab.nic_link.start_capture()
-    lab.console.succeed(f"ping -c 1 -W 2 -p c5 {ADDRESS}")
-    check(len(pinged()) == 2, "a new capture does not start a new file")
+    lab.console.succeed(f"ping -c 1 -W 10 -p c5 {ADDRESS}")
+    wait_until("the new capture has started a new file", lambda: len(pinged()) == 2)
     lab.say("the link can be captured")
 
 
@@ -96,3 +98,11 @@ def linking_anew(lab: Lab) -> None:
     lab.nic_link.clear_filters()
     lab.until_guest_reaches(ADDRESS)
     lab.say("the link can be deleted and made anew")
+
+
+def trouble(lab: Lab) -> None:
+    process.run("ip", "link", "set", NIC, "down")
+    check(not lab.guest_reaches(ADDRESS), "a ping passes a NIC that is down")
+    process.run("ip", "link", "set", NIC, "up")
+    lab.until_guest_reaches(ADDRESS)
+    lab.say("the NIC can go down and come back")

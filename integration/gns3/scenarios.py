@@ -5,6 +5,8 @@ Needs what integration/gns3/guest and integration/gns3/servers make.
 """
 
 import argparse
+import signal
+import subprocess
 from pathlib import Path
 
 import life
@@ -12,7 +14,8 @@ import nat
 import nic
 import udp
 from isolate import alone
-from lab import lab
+from lab import lab, ubridges
+from process import background, wait_until
 
 
 def main() -> None:
@@ -21,9 +24,13 @@ def main() -> None:
     parser.add_argument("--ubridge", required=True, type=Path, metavar="PATH", help="the program to test")
     arguments = parser.parse_args()
     alone()
-    with lab(arguments.server, arguments.ubridge) as made:
-        for scenario in (nic, nat, udp, life):
-            scenario.run(made)
+    # One that an earlier server has left behind: a new server kills it, and finds it by its name.
+    with background([arguments.ubridge, "-H", "127.0.0.1:4242"], stdout=subprocess.DEVNULL) as ghost:
+        wait_until("the ghost is called ubridge", ubridges)
+        with lab(arguments.server, arguments.ubridge) as made:
+            wait_until("the server has killed the ghost", lambda: ghost.poll() == -signal.SIGKILL)
+            for scenario in (nic, nat, udp, life):
+                scenario.run(made)
 
 
 if __name__ == "__main__":

@@ -23,13 +23,17 @@ def arp(operation: int, to: bytes, target: bytes) -> bytes:
     return to + OURS + ARP + header + OURS + socket.inet_aton(FAR_ADDRESS) + target + socket.inet_aton(GUEST[2])
 
 
-def echo_request(to: bytes, payload: bytes) -> bytes:
-    message = struct.pack("!HHH", 0x0800, 0, 1) + struct.pack("!H", 1) + payload
+def echo_request(to: bytes, number: int, payload: bytes) -> bytes:
+    message = struct.pack("!HHHH", 0x0800, 0, 1, number) + payload
     message = message[:2] + checksum(message) + message[4:]
     header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(message), 1, 0, 64, 1, 0)
     header += socket.inet_aton(FAR_ADDRESS) + socket.inet_aton(GUEST[2])
     header = header[:10] + checksum(header) + header[12:]
     return to + OURS + IPV4 + header + message
+
+
+def is_reply_to(number: int):
+    return lambda got: got[12:14] == IPV4 and got[34:36] == b"\0\0" and got[40:42] == struct.pack("!H", number)
 
 
 class FarEnd:
@@ -64,8 +68,7 @@ def run(lab: Lab) -> None:
         check(reply[:6] == OURS and reply[28:32] == socket.inet_aton(GUEST[2]), f"a strange reply: {reply.hex()}")
         for size in (1, 56, 1472):
             payload = bytes(number % 251 for number in range(size))
-            request = echo_request(guest, payload)
-            got = far.answer(request, lambda got: got[12:14] == IPV4 and got[34:35] == b"\0")
+            got = far.answer(echo_request(guest, size, payload), is_reply_to(size))
             # Ethernet pads short frames, and may leave the padding.
             check(got[42 : 42 + size] == payload, f"an echo of {size} bytes came back changed: {got.hex()}")
             check(len(got) in (42 + size, 60), f"an echo of {size} bytes came back as a frame of {len(got)}")
