@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use nix::net::if_::if_nametoindex;
@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tun_tap::{Iface, Mode};
 
-use crate::lab::{Namespace, Rubridge, WireTap, wait_until};
+use crate::lab::{Folder, Namespace, Rubridge, WireTap, wait_until};
 
 /// Runs the program with these words to its end.
 fn ended(program: &Path, words: &str) -> (Option<i32>, String, String) {
@@ -21,23 +21,6 @@ fn ended(program: &Path, words: &str) -> (Option<i32>, String, String) {
 
 fn rubridge(words: &str) -> (Option<i32>, String, String) {
     ended(Path::new(env!("CARGO_BIN_EXE_rubridge")), words)
-}
-
-/// A folder of a test's own, gone at its end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("rubridge-test-{name}-{}", std::process::id()));
-        std::fs::create_dir(&path).expect("a folder");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// What gns3-server's regular expression `ubridge version ([0-9a-z\.]+)` captures.
@@ -74,7 +57,8 @@ fn errors_at_the_start_name_the_nio_the_cause_and_the_cure() {
         ("linux_raw:ip0 tap:t0", "linux_raw:ip0", "not an Ethernet interface"),
         ("linux_raw:nic0 tap:/dev/tap999999", "tap:/dev/tap999999", "no such device file"),
         ("linux_raw:nic0 tap:", "tap:", "tap:<name"),
-        ("linux_raw:nic0 ethernet", "ethernet", "linux_raw:<interface> or tap:<name"),
+        ("linux_raw:nic0 udp:1:2", "udp:1:2", "udp:<local port>:<host>:<remote port>"),
+        ("linux_raw:nic0 token_ring", "token_ring", "linux_raw:<interface> or ethernet:<interface> or tap:<name"),
     ] {
         let (code, text) = refused(&namespace, arguments);
         assert_eq!(code, Some(1), "{arguments}: {text}");
@@ -236,8 +220,8 @@ fn rates_are_printed_while_it_runs() {
 
 #[test]
 fn the_version_is_what_gns3_looks_for() {
-    let folder = Folder::new("ubridge");
-    let link = folder.0.join("ubridge");
+    let folder = Folder::new();
+    let link = folder.path().join("ubridge");
     symlink(env!("CARGO_BIN_EXE_rubridge"), &link).expect("a link");
     for words in ["-v", "-v -x", "-d 1 word -ve", "-H 70000 -v"] {
         let (code, out, error) = ended(&link, words);
@@ -310,15 +294,15 @@ fn subcommands_are_told_from_options() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_told_but_no_failure() {
-    let folder = Folder::new("files");
+    let folder = Folder::new();
     let run = |words| {
-        let output = Rubridge::command(words).current_dir(&folder.0).output().expect("the program runs");
+        let output = Rubridge::command(words).current_dir(&folder.path()).output().expect("the program runs");
         (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
     };
     let told = |lines: &str| (Some(0), format!("{lines}\n"));
     assert_eq!(run(""), told("iniparser: cannot open ubridge.ini"));
     assert_eq!(run("word -f lab.ini"), told("iniparser: cannot open lab.ini"));
-    std::fs::write(folder.0.join("lab.ini"), "[a]\nsource_tap\n[b\n").expect("written");
+    std::fs::write(folder.path().join("lab.ini"), "[a]\nsource_tap\n[b\n").expect("written");
     let lines = "iniparser: syntax error in lab.ini on line 2\niniparser: syntax error in lab.ini on line 3";
     assert_eq!(run("-flab.ini"), told(lines));
 }

@@ -6,9 +6,10 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rubridge::engine::Bridge;
 use rubridge::engine::counters::DropReason;
-use rubridge::nio::{Egress, Frame, Ingress, Nio, Outgoing, ReceiveError};
+use rubridge::engine::link::Equipment;
+use rubridge::engine::{Engine, Link};
+use rubridge::nio::{Egress, Ends, Frame, Identity, Ingress, Nio, Outgoing, ReceiveError};
 use rubridge::wire::offload::Features;
 
 use crate::lab::frames::Recipe;
@@ -39,8 +40,15 @@ fn pair(name: &str) -> (Nio, UnixDatagram, Arc<Faults>) {
     theirs.set_read_timeout(Some(crate::lab::PATIENCE)).expect("a timeout");
     let faults = Arc::new(Faults::default());
     let half = || Pair { socket: ours.try_clone().expect("a second handle"), faults: Arc::clone(&faults) };
-    let nio = Nio { name: name.to_owned(), ingress: Box::new(half()), egress: Box::new(half()) };
+    let identity = Identity { kind: "pair", description: name.to_owned(), receive_filter: None };
+    let nio = Nio { identity, ends: Ends { ingress: Box::new(half()), egress: Box::new(half()) } };
     (nio, theirs, faults)
+}
+
+/// A link with nothing between the NIOs; its workers end with it.
+fn start(first: Nio, second: Nio) -> Link {
+    let engine = Engine::start().expect("workers");
+    Link::start(&engine, first, second, Equipment::default()).expect("it starts")
 }
 
 impl Ingress for Pair {
@@ -97,7 +105,7 @@ fn receive(socket: &UnixDatagram) -> Vec<u8> {
 fn a_full_egress_stops_its_ingress_and_loses_nothing() {
     let (first, sender, _) = pair("first");
     let (second, receiver, _) = pair("second");
-    let bridge = Bridge::start(first, second).expect("it starts");
+    let bridge = start(first, second);
     // Far more than both socket pairs hold, so that the sender is held up through the bridge.
     let count = 5000;
     let feed = std::thread::spawn(move || {
@@ -125,7 +133,7 @@ fn a_full_egress_stops_its_ingress_and_loses_nothing() {
 fn directions_do_not_hold_each_other_up() {
     let (first, left, _) = pair("first");
     let (second, right, _) = pair("second");
-    let bridge = Bridge::start(first, second).expect("it starts");
+    let bridge = start(first, second);
     // Nobody reads on the right until that way is full.
     left.set_nonblocking(true).expect("non-blocking");
     let mut seen = 0;
@@ -144,7 +152,7 @@ fn directions_do_not_hold_each_other_up() {
 fn what_the_egress_refuses_is_done_in_software_for_that_very_frame() {
     let (first, sender, _) = pair("first");
     let (second, receiver, faults) = pair("second");
-    let bridge = Bridge::start(first, second).expect("it starts");
+    let bridge = start(first, second);
     let counters = &bridge.directions()[0].counters;
     let recipe = Recipe { payload: (0..=255).cycle().take(5000).collect(), ..Recipe::default() };
     let built = recipe.begun();
@@ -185,7 +193,7 @@ fn what_the_egress_refuses_is_done_in_software_for_that_very_frame() {
 fn passing_faults_cost_one_frame_and_are_counted() {
     let (first, sender, from_faults) = pair("first");
     let (second, receiver, to_faults) = pair("second");
-    let bridge = Bridge::start(first, second).expect("it starts");
+    let bridge = start(first, second);
     let counters = &bridge.directions()[0].counters;
     from_faults.undescribed.store(true, Relaxed);
     sender.send(&numbered(0)).expect("sent");
@@ -203,7 +211,7 @@ fn passing_faults_cost_one_frame_and_are_counted() {
 fn what_contradicts_itself_is_dropped_and_named() {
     let (first, sender, _) = pair("first");
     let (second, receiver, _) = pair("second");
-    let bridge = Bridge::start(first, second).expect("it starts");
+    let bridge = start(first, second);
     let counters = &bridge.directions()[0].counters;
     let built = Recipe { payload: vec![7; 3000], ..Recipe::default() }.begun();
     let mut tunnel = built.virtio(1, 1000);
@@ -259,7 +267,7 @@ fn segments_that_have_arrived_are_merged_and_the_rest_keeps_its_place() {
     for frame in &frames {
         sender.send(frame).expect("sent");
     }
-    let bridge = Bridge::start(first, second).expect("it starts");
+    let bridge = start(first, second);
     let merged = |count: u16, start: u16, bytes: usize| {
         let heard = receive(&receiver);
         assert_eq!((heard[0], heard[1]), (1, 1), "a super-frame of TCP over IPv4");
@@ -284,7 +292,7 @@ fn segments_that_have_arrived_are_merged_and_the_rest_keeps_its_place() {
 fn what_is_still_to_be_sent_at_the_end_is_accounted_for() {
     let (first, sender, _) = pair("first");
     let (second, receiver, _) = pair("second");
-    let bridge = Bridge::start(first, second).expect("it starts");
+    let bridge = start(first, second);
     let counters = &bridge.directions()[0].counters;
     let built = Recipe { payload: vec![7; 9500], ..Recipe::default() }.begun();
     let super_frame = [&built.virtio(1, 1000)[..], &built.bytes].concat();
@@ -295,7 +303,8 @@ fn what_is_still_to_be_sent_at_the_end_is_accounted_for() {
         let before = std::mem::replace(&mut seen, counters.frames_in.get());
         sender.send(&super_frame).is_err() && seen > 0 && seen == before
     });
-    let [there, _] = bridge.stop();
+    let [there, _] = bridge.directions().clone();
+    drop(bridge.stop());
     let counters = there.counters;
     assert_eq!(counters.dropped(DropReason::Stopped), 10);
     assert_eq!(counters.frames_in.get(), counters.frames_out.get() + 10);

@@ -2,11 +2,14 @@
 //!
 //! They need root, and say so where they do not have it.
 
+mod capture;
 mod command_line;
 mod differential;
+mod docker_brctl;
 mod engine;
 mod gns3;
 mod lab;
 mod linux_raw;
 mod tap;
+mod transcripts;
 mod transfer;

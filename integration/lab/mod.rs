@@ -1,10 +1,14 @@
 //! What the tests are made of: namespaces, interfaces, the program, and frames.
 
+mod folder;
 pub(crate) mod frames;
+mod hypervisor;
 mod namespace;
 mod program;
 mod wire_tap;
 
+pub(crate) use folder::Folder;
+pub(crate) use hypervisor::{Client, Hypervisor, has_interface};
 pub(crate) use namespace::{Namespace, stay_on_one_cpu};
 pub(crate) use program::{Rubridge, Totals};
 pub(crate) use wire_tap::{Heard, WireTap};

@@ -30,7 +30,8 @@ impl WireTap {
         let index = namespace.index(interface);
         let socket = namespace.run(|| {
             let socket = PacketSocket::open(index, true).expect("a packet socket");
-            socket.hear_everything(index).expect("promiscuous mode");
+            socket.be_promiscuous(index).expect("promiscuous mode");
+            socket.hear_all_but_own().expect("a filter");
             socket.enlarge_buffers(32 << 20).expect("larger buffers");
             socket
         });

@@ -1,21 +1,140 @@
-//! stub
-use std::{io, path::Path, time::SystemTime};
+//! Capture files: what passes a bridge, in the classic format of pcap, for a reader that follows along.
+//!
+//! A disk can be slow, full or gone for a while, and a bridge must not notice: frames are queued, a thread of
+//! their own writes them, and those that the queue cannot hold are counted.
+#![forbid(unsafe_code)]
+
+mod format;
+mod link_type;
+mod writer;
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Once};
+use std::time::{Duration, Instant, SystemTime};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+
+pub use link_type::{LinkType, UnknownLinkType};
+
+use crate::output::Console;
+use writer::{Message, Shared, Writer};
+
+/// Frames that may wait to be written.
+const MAX_WAITING: usize = 1 << 16;
+/// Bytes, with the headers of their records, that may wait to be written.
+const MAX_WAITING_BYTES: usize = 32 << 20;
+/// Buffers kept for further frames.
+const SPARES: usize = 512;
+/// How long [`Capture::stop`] waits for the disk.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A capture file that is being written. Threads share it.
+///
+/// Up to 65,536 frames or 32 MiB wait for the disk; what comes on top is dropped. Frames above 65,535 bytes are
+/// cut there, and their length is told. Stamps are in whole microseconds.
 #[derive(Debug)]
-pub struct Capture;
-#[derive(Debug, Clone, Copy, Default)]
-pub struct LinkType;
-impl LinkType {
-    pub fn named(_n: &str) -> Result<Self, String> {
-        Ok(Self)
-    }
+pub struct Capture {
+    path: PathBuf,
+    console: Console,
+    queue: Sender<Message>,
+    spares: Receiver<Vec<u8>>,
+    shared: Arc<Shared>,
+    /// Disconnected when all is written.
+    finished: Receiver<()>,
+    stopped: Once,
 }
+
 impl Capture {
-    pub fn start(_path: &Path, _link_type: LinkType, _console: &crate::output::Console) -> io::Result<Self> {
-        Ok(Self)
+    /// Creates the file, or empties it, and writes its header: a reader sees it when this returns. What goes wrong
+    /// later is told on `console`, and logged.
+    ///
+    /// # Errors
+    /// Where the file cannot be created or written, or no thread be started. A FIFO that nobody has open for
+    /// reading cannot be written.
+    pub fn start(path: &Path, link_type: LinkType, console: &Console) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        // Else a FIFO would hold up whoever opens it; the writer deals with a full one.
+        options.write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK);
+        let mut file = options.open(path)?;
+        let header = format::header(link_type);
+        file.write_all(&header)?;
+        let (queue, messages) = bounded(MAX_WAITING);
+        let (used, spares) = bounded(SPARES);
+        let (done, finished) = bounded(0);
+        let shared = Arc::new(Shared::default());
+        let writer = Writer::new(file, path, header.len(), Arc::clone(&shared), used);
+        std::thread::Builder::new().name("capture".to_owned()).spawn(move || {
+            writer.run(&messages);
+            drop(done);
+        })?;
+        let (path, console) = (path.to_owned(), console.clone());
+        Ok(Self { path, console, queue, spares, shared, finished, stopped: Once::new() })
     }
-    pub fn record(&self, _frame: &[u8], _arrival: SystemTime) {}
+
+    /// Takes a frame that arrived at that time. Never waits; where too many wait to be written already, or writing
+    /// has failed or ended, the frame is dropped and counted.
+    pub fn record(&self, frame: &[u8], arrival: SystemTime) {
+        if self.shared.failed.load(Relaxed) || !self.enqueue(frame, arrival) {
+            self.shared.dropped.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Whether there was room.
+    fn enqueue(&self, frame: &[u8], arrival: SystemTime) -> bool {
+        let size = format::record_len(frame);
+        let has_room = self.shared.waiting_bytes.fetch_add(size, Relaxed) + size <= MAX_WAITING_BYTES;
+        let queued = has_room && {
+            let mut record = self.spares.try_recv().unwrap_or_default();
+            format::put_record(&mut record, frame, arrival);
+            self.queue.try_send(Message::Record(record)).is_ok()
+        };
+        if !queued {
+            self.shared.waiting_bytes.fetch_sub(size, Relaxed);
+        }
+        queued
+    }
+
+    /// Frames that were recorded but are missing from the file.
+    #[must_use]
     pub fn dropped(&self) -> u64 {
-        0
+        self.shared.dropped.load(Relaxed)
     }
-    pub fn stop(&self) {}
+
+    /// Ends the capture: what was recorded before is in the file when this returns. If the disk takes longer than
+    /// a second, this returns all the same, and writing goes on behind it. Further calls change nothing.
+    pub fn stop(&self) {
+        self.stopped.call_once(|| {
+            let what = format!("capture file '{}'", self.path.display());
+            if !self.finish() {
+                // Whom nobody waits for need not wait for a FIFO's reader either.
+                self.shared.abandoned.store(true, Relaxed);
+                self.console.stderr.say(&format!("{what}: not written to its end yet, the disk is slow"));
+            }
+            let dropped = self.dropped();
+            if dropped > 0 {
+                self.console.stderr.say(&format!("{what}: {dropped} frames are missing"));
+            }
+        });
+    }
+
+    /// Whether the writer has come to its end in time.
+    fn finish(&self) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        // Where the queue is full for so long, the writer ends with the last handle on its capture.
+        let _ = self.queue.send_deadline(Message::End, deadline);
+        self.finished.recv_deadline(deadline) == Err(RecvTimeoutError::Disconnected)
+    }
 }
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests;

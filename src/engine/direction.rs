@@ -13,7 +13,7 @@ use crate::wire::coalesce::Merger;
 use crate::wire::{ETHERNET_LEN, VLAN_TAG_LEN};
 
 /// Frames, or super-frames, sent before the worker looks for commands and its other tasks.
-const FRAMES_PER_TURN: usize = 16;
+pub(super) const FRAMES_PER_TURN: usize = 16;
 
 /// One direction of a bridge.
 #[derive(Debug)]

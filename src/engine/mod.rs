@@ -4,6 +4,7 @@
 pub mod counters;
 mod direction;
 mod faults;
+pub mod hub;
 mod inlet;
 mod linger;
 pub mod link;

@@ -1,6 +1,6 @@
 //! Packet filters: what an imperfect line does to single frames, as they are on the wire.
 //!
-//! The frames of both directions of a bridge pass the same filters, on two threads, so a filter is judged by
+//! The frames of both directions of a bridge pass the same filters, on two threads, so a filter judges
 //! through a shared reference and keeps what it counts in atomics.
 #![forbid(unsafe_code)]
 

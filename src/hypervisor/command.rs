@@ -52,3 +52,17 @@ pub(super) fn execute(lab: &mut Lab, words: &[&str]) -> Answer {
     }
     (command.run)(lab, arguments)
 }
+
+/// What a line of plain words is answered.
+#[cfg(test)]
+pub(super) fn answer_to(line: &str) -> String {
+    use crate::engine::Engine;
+    use crate::nio::Mode;
+    use crate::output::{Console, Output};
+
+    let nowhere = || Output::to(std::io::sink()).unwrap();
+    let console = Console { stdout: nowhere(), stderr: nowhere(), debug: 0 };
+    let mut lab = Lab::new(console, Mode::Plain, Engine::start().unwrap());
+    let (Ok(reply) | Err(reply)) = execute(&mut lab, &line.split_whitespace().collect::<Vec<_>>());
+    reply.encode()
+}

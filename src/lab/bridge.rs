@@ -286,7 +286,9 @@ impl Traffic {
         }
     }
 
-    fn since(self, before: Self) -> Self {
+    /// What came on top of `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
         let difference = |now: WireSize, before: WireSize| WireSize {
             frames: now.frames.wrapping_sub(before.frames),
             bytes: now.bytes.wrapping_sub(before.bytes),

@@ -3,11 +3,14 @@
 
 mod bridge;
 pub mod configured;
+mod iol;
 
 pub use bridge::{Bridge, NotStarted, Traffic};
+pub use iol::IolBridge;
 
 use crate::engine::Engine;
-use crate::nio::Mode;
+use crate::nio::iol::{Port, Station, StationError};
+use crate::nio::{Mode, Nio};
 use crate::output::Console;
 
 /// Everything that commands act upon.
@@ -19,6 +22,8 @@ pub struct Lab {
     pub mode: Mode,
     /// Newest first.
     bridges: Vec<Bridge>,
+    /// Newest first.
+    iol_bridges: Vec<IolBridge>,
     // Last, so that it outlives what runs on it.
     engine: Engine,
 }
@@ -27,7 +32,7 @@ impl Lab {
     /// A lab without bridges, whose NIOs are opened in `mode`.
     #[must_use]
     pub fn new(console: Console, mode: Mode, engine: Engine) -> Self {
-        Self { console, mode, bridges: Vec::new(), engine }
+        Self { console, mode, bridges: Vec::new(), iol_bridges: Vec::new(), engine }
     }
 
     /// The bridges, newest first.
@@ -67,12 +72,59 @@ impl Lab {
     /// sockets with the same ports and peer would take all that the older one is to receive.
     #[must_use]
     pub fn is_in_use(&self, kind: &str, description: &str) -> bool {
-        let running = self.bridges.iter().filter(|bridge| bridge.is_running());
-        running.flat_map(|bridge| bridge.nios()).flatten().any(|nio| nio.kind == kind && nio.description == description)
+        let bridges = self.bridges.iter().filter(|bridge| bridge.is_running());
+        let iol_bridges = self.iol_bridges.iter().filter(|bridge| bridge.is_running());
+        let nios = bridges.flat_map(Bridge::nios).flatten().chain(iol_bridges.flat_map(IolBridge::tunnels));
+        nios.into_iter().any(|nio| nio.kind == kind && nio.description == description)
+    }
+
+    /// The IOL bridges, newest first.
+    #[must_use]
+    pub fn iol_bridges(&self) -> &[IolBridge] {
+        &self.iol_bridges
+    }
+
+    /// The IOL bridge called `name`.
+    pub fn iol_bridge(&mut self, name: &str) -> Option<&mut IolBridge> {
+        self.iol_bridges.iter_mut().find(|bridge| bridge.name() == name)
+    }
+
+    /// Makes an IOL bridge, of a name that none has.
+    ///
+    /// # Errors
+    /// Where the id cannot be had.
+    pub fn create_iol_bridge(&mut self, name: &str, id: u16) -> Result<(), StationError> {
+        // A process does not see its own locks on files.
+        if self.iol_bridges.iter().any(|bridge| bridge.id() == id) {
+            let pid = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
+            return Err(StationError::Taken(pid, id));
+        }
+        self.iol_bridges.insert(0, IolBridge::new(name, Station::open(id)?, &self.console));
+        Ok(())
+    }
+
+    /// Ends an IOL bridge; returns whether there was one of that name.
+    pub fn delete_iol_bridge(&mut self, name: &str) -> bool {
+        let before = self.iol_bridges.len();
+        self.iol_bridges.retain(|bridge| bridge.name() != name);
+        self.iol_bridges.len() < before
+    }
+
+    /// Starts the IOL bridge called `name`; `None` where there is none.
+    pub fn start_iol_bridge(&mut self, name: &str) -> Option<std::io::Result<()>> {
+        let bridge = self.iol_bridges.iter_mut().find(|bridge| bridge.name() == name)?;
+        Some(bridge.start(&self.engine))
+    }
+
+    /// Puts a tunnel at a port of the IOL bridge called `name`; `None` where there is none.
+    pub fn connect_iol(&mut self, name: &str, port: Port, instance: u16, nio: Nio) -> Option<std::io::Result<()>> {
+        let bridge = self.iol_bridges.iter_mut().find(|bridge| bridge.name() == name)?;
+        Some(bridge.connect(&self.engine, port, instance, nio))
     }
 
     /// Ends all bridges.
     pub fn reset(&mut self) {
         self.bridges.clear();
+        self.iol_bridges.clear();
     }
 }

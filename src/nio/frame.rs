@@ -72,6 +72,11 @@ impl Frame {
         self.offload = self.offload.behind_tag();
     }
 
+    /// Takes `count` bytes, which are not of the frame, from its start.
+    pub fn skip(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.end);
+    }
+
     /// Appends payload to the frame, as far as it fits: all of it, up to [`MAX_FRAME_LEN`].
     pub fn append(&mut self, payload: &[u8]) {
         let space = &mut self.buffer[self.end..];
@@ -110,6 +115,15 @@ impl Outgoing<'_> {
     #[inline]
     pub fn plain(&self) -> &[u8] {
         &self.bytes[VIRTIO_HEADER_LEN..]
+    }
+
+    /// The frame behind another header.
+    #[must_use]
+    pub fn behind<const LEN: usize>(&mut self, header: &[u8; LEN]) -> &[u8] {
+        const { assert!(LEN <= VIRTIO_HEADER_LEN, "there is no more room") };
+        let bytes = &mut self.bytes[VIRTIO_HEADER_LEN - LEN..];
+        bytes[..LEN].copy_from_slice(header);
+        bytes
     }
 
     /// The frame behind a virtio header that tells its metadata.

@@ -6,7 +6,9 @@
 
 pub mod cpu;
 mod fd;
+pub mod lock;
 pub mod netdev;
+pub mod netlink;
 pub mod packet;
 pub mod process;
 pub mod socket;
@@ -19,6 +21,16 @@ pub const MAX_INTERFACE_NAME: usize = libc::IFNAMSIZ - 1;
 
 /// Length of `struct virtio_net_hdr`, the form that AF_PACKET speaks always and TAP by default.
 pub const VIRTIO_HEADER_LEN: usize = 10;
+
+/// What an error is called, as C's `strerror` has it: without the number that std puts behind.
+#[must_use]
+pub fn describe(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error ") {
+        Some((name, _)) => name.to_owned(),
+        None => text,
+    }
+}
 
 /// Turns the C convention of -1 and `errno` into a result.
 fn check(returned: libc::c_int) -> io::Result<libc::c_int> {
@@ -35,4 +47,15 @@ fn len_of<T>() -> libc::socklen_t {
     #[expect(clippy::cast_possible_truncation, reason = "kernel structures are small")]
     let length = size_of::<T>() as libc::socklen_t;
     length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_called_what_c_calls_them() {
+        assert_eq!(describe(&io::Error::from_raw_os_error(libc::ENODEV)), "No such device");
+        assert_eq!(describe(&io::Error::other("of another kind")), "of another kind");
+    }
 }

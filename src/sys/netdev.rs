@@ -1,4 +1,4 @@
-//! What the kernel says of a network interface (netdevice(7)).
+//! What the kernel says of a network interface, and what it is told (netdevice(7)).
 
 use std::io;
 use std::mem::zeroed;
@@ -6,7 +6,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::{MAX_INTERFACE_NAME, check};
 
-/// Asks the kernel about one interface of this thread's network namespace.
+/// `SIOCBRADDIF` (linux/sockios.h).
+const ADD_BRIDGE_PORT: libc::c_ulong = 0x89a2;
+
+/// One interface of this thread's network namespace.
 #[derive(Debug)]
 pub struct Interface {
     socket: OwnedFd,
@@ -63,26 +66,74 @@ impl Interface {
         /// `ETHTOOL_GFLAGS` and its bit `ETH_FLAG_LRO` (linux/ethtool.h).
         const GET_FLAGS: u32 = 0x25;
         const LRO: u32 = 1 << 15;
+        self.ethtool(GET_FLAGS, 0).is_ok_and(|flags| flags & LRO != 0)
+    }
+
+    /// Has it send frames with finished checksums only.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_ADMIN`, `ENODEV` where there is no such interface, `EOPNOTSUPP` where it cannot.
+    pub fn finish_checksums(&self) -> io::Result<()> {
+        /// `ETHTOOL_STXCSUM` (linux/ethtool.h).
+        const SET_TX_CHECKSUM: u32 = 0x17;
+        self.ethtool(SET_TX_CHECKSUM, 0).map(drop)
+    }
+
+    /// Gives it a MAC address.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_ADMIN`, `ENODEV` where there is no such interface, `EADDRNOTAVAIL` for a multicast
+    /// address, `EINVAL` where it is no Ethernet interface, `EBUSY` where its driver wants it down for that.
+    pub fn set_address(&self, address: [u8; 6]) -> io::Result<()> {
+        let mut request = InterfaceRequest::named(&self.name)?;
+        let mut data = [0; 14];
+        for (field, byte) in data.iter_mut().zip(address) {
+            *field = libc::c_char::from_ne_bytes([byte]);
+        }
+        request.0.ifr_ifru.ifru_hwaddr = libc::sockaddr { sa_family: libc::ARPHRD_ETHER, sa_data: data };
+        self.pass(libc::SIOCSIFHWADDR, &mut request)
+    }
+
+    /// Makes the interface with index `port` a port of this one, a bridge.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_ADMIN`, `ENODEV` where there is no such bridge, `EOPNOTSUPP` where it is none,
+    /// `EBUSY` where the other is a port already, of this bridge or another, else why it cannot be one.
+    pub fn add_port(&self, port: u32) -> io::Result<()> {
+        let mut request = InterfaceRequest::named(&self.name)?;
+        request.0.ifr_ifru.ifru_ifindex = libc::c_int::try_from(port).map_err(|_| io::ErrorKind::InvalidInput)?;
+        self.pass(ADD_BRIDGE_PORT, &mut request)
+    }
+
+    /// One of ethtool's commands that take a number and return one.
+    fn ethtool(&self, command: u32, data: u32) -> io::Result<u32> {
         #[repr(C)]
         struct Value {
             command: u32,
             data: u32,
         }
-        let mut value = Value { command: GET_FLAGS, data: 0 };
-        let Ok(mut request) = InterfaceRequest::named(&self.name) else { return false };
+        let mut value = Value { command, data };
+        let mut request = InterfaceRequest::named(&self.name)?;
         request.0.ifr_ifru.ifru_data = (&raw mut value).cast();
         // JUSTIFICATION: the request carries a pointer for the kernel to follow.
-        // SAFETY: it points to a live structure of the command's own layout.
-        let done = unsafe { self.ioctl(libc::SIOCETHTOOL, &mut request) };
-        done.is_ok() && value.data & LRO != 0
+        // SAFETY: it points to a live structure of the layout of the commands passed here, ETHTOOL_GFLAGS and
+        // ETHTOOL_STXCSUM.
+        unsafe { self.ioctl(libc::SIOCETHTOOL, &mut request) }?;
+        Ok(value.data)
     }
 
     fn ask(&self, what: libc::c_ulong) -> io::Result<InterfaceRequest> {
         let mut request = InterfaceRequest::named(&self.name)?;
-        // JUSTIFICATION: calling `ioctl`.
-        // SAFETY: the requests passed here, SIOCGIFINDEX, SIOCGIFMTU and SIOCGIFHWADDR, follow no pointer.
-        unsafe { self.ioctl(what, &mut request) }?;
+        self.pass(what, &mut request)?;
         Ok(request)
+    }
+
+    /// Makes one of the requests that carry all they are about.
+    fn pass(&self, what: libc::c_ulong, request: &mut InterfaceRequest) -> io::Result<()> {
+        // JUSTIFICATION: calling `ioctl`.
+        // SAFETY: the requests passed here, SIOCGIFINDEX, SIOCGIFMTU, SIOCGIFHWADDR, SIOCSIFHWADDR and SIOCBRADDIF,
+        // follow no pointer.
+        unsafe { self.ioctl(what, request) }
     }
 
     /// # Safety
@@ -94,6 +145,16 @@ impl Interface {
         let done = unsafe { libc::ioctl(self.socket.as_raw_fd(), what as libc::Ioctl, request.as_mut_ptr()) };
         check(done).map(drop)
     }
+}
+
+/// `InvalidInput` for a name that no interface can have.
+pub(super) fn check_name(name: &str) -> io::Result<()> {
+    // As the kernel's dev_valid_name (net/core/dev.c).
+    let forbidden = |c: char| matches!(c, '\0' | '/' | ':') || c.is_ascii_whitespace();
+    if matches!(name, "" | "." | "..") || name.len() > MAX_INTERFACE_NAME || name.contains(forbidden) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(())
 }
 
 /// A `struct ifreq` with its name filled in, NUL-terminated.
@@ -109,11 +170,7 @@ impl InterfaceRequest {
 
     /// A request about `name`.
     pub(super) fn named(name: &str) -> io::Result<Self> {
-        // As the kernel's dev_valid_name (net/core/dev.c).
-        let forbidden = |c: char| matches!(c, '\0' | '/' | ':') || c.is_ascii_whitespace();
-        if matches!(name, "" | "." | "..") || name.len() > MAX_INTERFACE_NAME || name.contains(forbidden) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
+        check_name(name)?;
         let mut request = Self::empty();
         for (field, byte) in request.0.ifr_name.iter_mut().zip(name.bytes()) {
             *field = libc::c_char::from_ne_bytes([byte]);

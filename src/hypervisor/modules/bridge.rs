@@ -2,14 +2,12 @@
 
 use std::path::Path;
 
-use crate::capture::LinkType;
-use crate::filter::{self, Named};
+use super::shared::{capture_link_type, filter_failed, named_filter, open_udp, stats};
 use crate::hypervisor::command::{Answer, Command, Module};
 use crate::hypervisor::number;
 use crate::hypervisor::reply::{Code, Reply};
 use crate::lab::{Bridge, Lab, NotStarted, Traffic};
 use crate::nio::{self, Cause, Nio};
-use crate::output::Console;
 
 pub(in crate::hypervisor) const MODULE: Module = Module {
     name: "bridge",
@@ -103,16 +101,9 @@ fn show(lab: &mut Lab, arguments: &[&str]) -> Answer {
 fn get_stats(lab: &mut Lab, arguments: &[&str]) -> Answer {
     let traffic = find(lab, arguments[0])?.traffic();
     let nios = SIDES.iter().zip(traffic);
-    let line = |(side, traffic): (&&str, Option<Traffic>)| Some(stats(&format!("{side} NIO:"), &traffic?));
+    let line =
+        |(side, traffic): (&&str, Option<Traffic>)| Some(stats(&format!("{:<16}", format!("{side} NIO:")), &traffic?));
     Ok(Reply::done().with_lines(nios.filter_map(line)))
-}
-
-/// A line of statistics, with its columns where those of other lines are.
-fn stats(title: &str, Traffic { received, sent }: &Traffic) -> String {
-    format!(
-        "{title:<16} IN: {} packets ({} bytes) OUT: {} packets ({} bytes)",
-        received.frames, received.bytes, sent.frames, sent.bytes
-    )
 }
 
 fn reset_stats(lab: &mut Lab, arguments: &[&str]) -> Answer {
@@ -167,19 +158,6 @@ fn add_nio_udp(lab: &mut Lab, arguments: &[&str]) -> Answer {
         let &[_, local, host, remote] = arguments else { return Err(Complaint("missing arguments".to_owned())) };
         open_udp(lab, local, host, remote).map_err(Complaint)
     })
-}
-
-/// Opens a UDP tunnel, unless a running bridge has the very same.
-pub(super) fn open_udp(lab: &Lab, local: &str, host: &str, remote: &str) -> Result<Nio, String> {
-    let failed =
-        |cause: &dyn std::fmt::Display| format!("create_nio_udp: unable to open {local}:{host}:{remote} ({cause})");
-    let (Some(local_port), Some(remote_port)) = (number::parse(local), number::parse(remote)) else {
-        return Err(failed(&"a port is a number from 0 to 65535"));
-    };
-    if local_port != 0 && lab.is_in_use("udp", &format!("{local_port}:{host}:{remote_port}")) {
-        return Err(failed(&"a running bridge has the same tunnel"));
-    }
-    nio::udp::open(local_port, host, remote_port).map_err(|cause| failed(&cause))
 }
 
 fn delete_nio_udp(lab: &mut Lab, arguments: &[&str]) -> Answer {
@@ -294,29 +272,4 @@ fn set_pcap_filter(lab: &mut Lab, arguments: &[&str]) -> Answer {
 fn list(lab: &mut Lab, _: &[&str]) -> Answer {
     let line = |bridge: &Bridge| format!("{} (NIOs = {})", bridge.name(), bridge.nio_count());
     Ok(Reply::done().with_lines(lab.bridges().iter().map(line)))
-}
-
-/// The link type of a capture, Ethernet where none or no known one is named.
-pub(super) fn capture_link_type(name: Option<&str>, console: &Console) -> LinkType {
-    let Some(name) = name else { return LinkType::default() };
-    LinkType::named(name).unwrap_or_else(|unknown| {
-        console.stderr.say(&unknown.to_string());
-        LinkType::default()
-    })
-}
-
-/// Makes a filter of the words of a command: its type and what that takes.
-pub(super) fn named_filter(name: &str, words: &[&str], console: &Console) -> Result<Named, Reply> {
-    let &[kind, ref arguments @ ..] = words else { return Err(filter_failed(name)) };
-    match filter::parse(kind, arguments) {
-        Ok(filter) => Ok(Named { name: name.to_owned(), filter }),
-        Err(error) => {
-            console.stderr.say(&error.to_string());
-            Err(filter_failed(name))
-        }
-    }
-}
-
-pub(super) fn filter_failed(name: &str) -> Reply {
-    Reply::new(Code::CannotCreate, format!("Failed to add filter '{name}'"))
 }

@@ -1,0 +1,156 @@
+//! The program in hypervisor mode, and clients of it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::{Folder, Namespace, PATIENCE, wait_until};
+
+/// Every namespace has all ports to itself.
+const PORT: u16 = 4299;
+
+/// A running `rubridge -H`, killed when dropped.
+pub(crate) struct Hypervisor<'a> {
+    namespace: &'a Namespace,
+    child: Child,
+    /// Where it runs, and where its log is.
+    pub(crate) folder: Folder,
+}
+
+/// A connection to it.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    reader: BufReader<TcpStream>,
+}
+
+impl<'a> Hypervisor<'a> {
+    pub(crate) fn start(namespace: &'a Namespace) -> Self {
+        Self::start_with(namespace, "")
+    }
+
+    /// Starts it with more options, and waits until it listens.
+    pub(crate) fn start_with(namespace: &'a Namespace, options: &str) -> Self {
+        let folder = Folder::new();
+        let log = std::fs::File::create(folder.path().join("ubridge.log")).expect("a log file");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rubridge"));
+        command.args(["-H", &format!("127.0.0.1:{PORT}")]).args(options.split_whitespace());
+        command.current_dir(folder.path()).stdin(Stdio::null());
+        command.stdout(log.try_clone().expect("a second handle")).stderr(log);
+        let child = namespace.run(|| command.spawn()).expect("the program starts");
+        let hypervisor = Self { namespace, child, folder };
+        wait_until("it listens", || namespace.run(|| TcpStream::connect(("127.0.0.1", PORT))).is_ok());
+        hypervisor
+    }
+
+    /// A new connection.
+    pub(crate) fn client(&self) -> Client {
+        let stream = self.namespace.run(|| TcpStream::connect(("127.0.0.1", PORT))).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let reader = BufReader::new(stream.try_clone().expect("a second handle"));
+        Client { stream, reader }
+    }
+
+    pub(crate) fn id(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("a process id")
+    }
+
+    /// What it has printed so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("ubridge.log")).expect("the log")
+    }
+
+    /// A path in its folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Entries of a folder of its /proc folder: `fd`, `task`.
+    pub(crate) fn count(&self, what: &str) -> usize {
+        std::fs::read_dir(format!("/proc/{}/{what}", self.id())).expect("it runs").count()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.id()), signal).expect("it runs");
+    }
+
+    /// Waits until it has ended, and returns its exit code.
+    pub(crate) fn end(&mut self) -> Option<i32> {
+        let mut status = None;
+        wait_until("it has ended", || {
+            status = self.child.try_wait().expect("its status");
+            status.is_some()
+        });
+        status.and_then(|status| status.code())
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("its status").is_none()
+    }
+}
+
+impl Drop for Hypervisor<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.folder.path().join("ubridge.log"));
+            eprintln!("its log:\n{}", log.unwrap_or_default());
+        }
+    }
+}
+
+impl Client {
+    /// Sends a line and returns the lines of the reply, without their ends.
+    pub(crate) fn ask(&mut self, command: &str) -> Vec<String> {
+        self.send(format!("{command}\n").as_bytes());
+        self.reply()
+    }
+
+    /// Sends a line that must succeed.
+    pub(crate) fn tell(&mut self, command: &str) -> Vec<String> {
+        let reply = self.ask(command);
+        assert!(reply.last().is_some_and(|line| line.starts_with("100-")), "{command}: {reply:?}");
+        reply
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("sent");
+    }
+
+    /// The next reply; empty where the server has closed the connection.
+    pub(crate) fn reply(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            if self.reader.read_line(&mut line).expect("a reply in time, and no reset") == 0 {
+                return lines;
+            }
+            let line = line.strip_suffix("\r\n").unwrap_or_else(|| panic!("no CR LF: {line:?}"));
+            lines.push(line.to_owned());
+            if line.as_bytes().get(3) == Some(&b'-') {
+                return lines;
+            }
+        }
+    }
+
+    /// Frames and bytes received and sent by the NIO whose line starts with `title`.
+    pub(crate) fn stats(&mut self, bridge: &str, title: &str) -> [u64; 4] {
+        let reply = self.tell(&format!("bridge get_stats {bridge}"));
+        let line = reply.iter().find(|line| line.contains(title)).expect("the NIO's line");
+        let numbers = line.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok());
+        numbers.skip(1).collect::<Vec<_>>().try_into().expect("four numbers")
+    }
+}
+
+/// Whether an interface is in the namespace.
+pub(crate) fn has_interface(namespace: &Namespace, name: &str) -> bool {
+    namespace.command("ip", "-o link show").lines().any(|line| {
+        let second = line.split_whitespace().nth(1).unwrap_or_default();
+        second.trim_end_matches(':').split('@').next() == Some(name)
+    })
+}

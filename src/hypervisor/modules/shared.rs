@@ -1,0 +1,56 @@
+//! What the modules `bridge` and `iol_bridge` have in common.
+
+use std::fmt::Display;
+
+use crate::capture::LinkType;
+use crate::filter::{self, Named};
+use crate::hypervisor::number;
+use crate::hypervisor::reply::{Code, Reply};
+use crate::lab::{Lab, Traffic};
+use crate::nio::{self, Nio};
+use crate::output::Console;
+
+/// Opens a UDP tunnel, unless a running bridge has the very same.
+pub(super) fn open_udp(lab: &Lab, local: &str, host: &str, remote: &str) -> Result<Nio, String> {
+    let failed = |cause: &dyn Display| format!("create_nio_udp: unable to open {local}:{host}:{remote} ({cause})");
+    let (Some(local_port), Some(remote_port)) = (number::parse(local), number::parse(remote)) else {
+        return Err(failed(&"a port is a number from 0 to 65535"));
+    };
+    if local_port != 0 && lab.is_in_use("udp", &format!("{local_port}:{host}:{remote_port}")) {
+        return Err(failed(&"a running bridge has the same tunnel"));
+    }
+    nio::udp::open(local_port, host, remote_port).map_err(|cause| failed(&cause))
+}
+
+/// A line of statistics.
+pub(super) fn stats(title: &str, Traffic { received, sent }: &Traffic) -> String {
+    format!(
+        "{title} IN: {} packets ({} bytes) OUT: {} packets ({} bytes)",
+        received.frames, received.bytes, sent.frames, sent.bytes
+    )
+}
+
+/// The link type of a capture, Ethernet where none or no known one is named.
+pub(super) fn capture_link_type(name: Option<&str>, console: &Console) -> LinkType {
+    let Some(name) = name else { return LinkType::default() };
+    LinkType::named(name).unwrap_or_else(|unknown| {
+        console.stderr.say(&unknown.to_string());
+        LinkType::default()
+    })
+}
+
+/// Makes a filter of the words of a command: its type and what that takes.
+pub(super) fn named_filter(name: &str, words: &[&str], console: &Console) -> Result<Named, Reply> {
+    let &[kind, ref arguments @ ..] = words else { return Err(filter_failed(name)) };
+    match filter::parse(kind, arguments) {
+        Ok(filter) => Ok(Named { name: name.to_owned(), filter }),
+        Err(error) => {
+            console.stderr.say(&error.to_string());
+            Err(filter_failed(name))
+        }
+    }
+}
+
+pub(super) fn filter_failed(name: &str) -> Reply {
+    Reply::new(Code::CannotCreate, format!("Failed to add filter '{name}'"))
+}

@@ -1,0 +1,32 @@
+//! An egress that does not wait.
+
+use std::io;
+use std::os::fd::RawFd;
+
+use super::{Egress, Outgoing};
+use crate::wire::offload::Features;
+
+/// Loses frames that its egress does not take at once, where waiting would hold up others.
+#[derive(Debug)]
+pub struct Impatient(pub Box<dyn Egress>);
+
+impl Egress for Impatient {
+    fn fd(&self) -> RawFd {
+        self.0.fd()
+    }
+
+    fn features(&self) -> Features {
+        self.0.features()
+    }
+
+    fn mtu(&self) -> Option<u32> {
+        self.0.mtu()
+    }
+
+    fn send(&mut self, frame: Outgoing<'_>) -> io::Result<()> {
+        self.0.send(frame).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => io::Error::from_raw_os_error(libc::ENOBUFS),
+            _ => error,
+        })
+    }
+}
