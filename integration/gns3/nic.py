@@ -9,7 +9,7 @@ from process import check, wait_until
 
 def run(lab: Lab) -> None:
     lab.until_guest_reaches(ADDRESS)
-    check(lab.outside.reaches(GUEST[0]), "the outside does not reach the guest")
+    wait_until("the outside reaches the guest", lambda: lab.outside.reaches(GUEST[0]))
     lab.say("pings pass both ways")
     transfers(lab)
     filters(lab)
