@@ -38,6 +38,7 @@ class Project:
             "adapter_type": "virtio-net-pci",
             "adapters": len(addresses),
             "ram": 256,
+            "process_priority": "normal",  # by default it gives way to every other process
             # Else QEMU would unplug the adapter of a suspended link, and hide what ubridge does to its frames.
             "replicate_network_connection_state": False,
             "options": "-machine accel=tcg -no-reboot",
