@@ -296,7 +296,7 @@ fn subcommands_are_told_from_options() {
 fn a_file_that_cannot_be_read_is_told_but_no_failure() {
     let folder = Folder::new();
     let run = |words| {
-        let output = Rubridge::command(words).current_dir(&folder.path()).output().expect("the program runs");
+        let output = Rubridge::command(words).current_dir(folder.path()).output().expect("the program runs");
         (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
     };
     let told = |lines: &str| (Some(0), format!("{lines}\n"));

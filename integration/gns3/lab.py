@@ -16,7 +16,7 @@ from typing import TextIO
 
 from console import Console
 from outside import NIC, Outside, interfaces, outside
-from process import check, named, run, wait_until
+from process import check, end_others, named, run, wait_until
 from server import HOST, Server
 from topology import Link, Project
 
@@ -76,7 +76,7 @@ class Lab:
     def iperf3(self, runner, address: str, *options: str, seconds: int = 2) -> dict:
         """A transfer to the guest, or with "-R" from it; `runner` runs the client."""
         # A server for one client: one that serves many is not always ready for the next.
-        self.console.run("killall -q iperf3")
+        self.console.run("killall -q iperf3; wait")
         self._listen("iperf3 -s -1", 5201)
         command = ["iperf3", "-c", address, "-J", "-t", str(seconds), "--connect-timeout", "5000", *options]
         moved = figures(runner(*command, timeout=seconds + 60))
@@ -151,9 +151,8 @@ def lab(version: str, ubridge: Path, output: TextIO = sys.stdout):
             report(server, made)
             raise
         finally:
-            if server.child.poll() is None:
-                server.child.kill()
-                server.child.wait()
+            # Before its directory is removed.
+            end_others()
 
 
 def ubridges() -> list[int]:

@@ -43,9 +43,6 @@ enable_hardware_acceleration = False
 require_hardware_acceleration = False
 """
 
-# What a server complains of by itself, whatever its ubridge does.
-HARMLESS = ()
-
 
 def built(name: str, script: str) -> Path:
     path = BUILT / name
@@ -121,8 +118,7 @@ class Server:
     def complaints(self) -> list[str]:
         """The lines of the log that tell of an error."""
         lines = self.log.read_text(errors="replace").splitlines()
-        found = [line for line in lines if re.search(r"\b(ERROR|CRITICAL)\b|Traceback", line)]
-        return [line for line in found if not any(harmless in line for harmless in HARMLESS)]
+        return [line for line in lines if re.search(r"\b(ERROR|CRITICAL)\b|Traceback", line)]
 
     def ubridge_logs(self) -> dict[str, str]:
         """What the running ubridges have said, by their nodes' directories."""

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
-use super::classic::leading_number;
+use crate::number;
 
 /// The port where none is given.
 const DEFAULT_PORT: u16 = 4242;
@@ -36,9 +36,9 @@ impl Bind {
     pub(super) fn parse(text: &str) -> Result<Self, PortError> {
         let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let port = match leading_number(port) {
+        let port = match number::leading(port) {
             0 => DEFAULT_PORT,
-            number => u16::try_from(number).map_err(|_| PortError(number))?,
+            port => u16::try_from(port).map_err(|_| PortError(port))?,
         };
         Ok(Self { host: (!host.is_empty()).then(|| host.to_owned()), port })
     }

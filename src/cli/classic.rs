@@ -7,6 +7,7 @@ use super::bind::{Bind, PortError};
 use super::{file, hypervisor, offload};
 use crate::hypervisor::Access;
 use crate::nio::Mode;
+use crate::number;
 use crate::wire::offload::Features;
 
 /// What `-h` prints.
@@ -72,17 +73,6 @@ pub(super) fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Action,
     given.action()
 }
 
-/// The number that a text begins with, as C's `atoi` finds it: 0 where there is none.
-pub(super) fn leading_number(text: &str) -> i64 {
-    let text = text.trim_ascii_start();
-    let (sign, digits) = text.split_at(usize::from(text.starts_with(['+', '-'])));
-    let end = digits.find(|character: char| !character.is_ascii_digit()).unwrap_or(digits.len());
-    // Saturates, so that what is out of range stays so.
-    let add = |number: i64, digit: u8| number.saturating_mul(10).saturating_add(i64::from(digit - b'0'));
-    let number = digits.bytes().take(end).fold(0, add);
-    if sign == "-" { -number } else { number }
-}
-
 /// The options that do not count at once.
 struct Given {
     file: Option<OsString>,
@@ -118,7 +108,7 @@ impl Given {
             b'f' => self.file = Some(argument()?),
             b'H' => self.bind = Some(argument()?),
             b'd' => {
-                let level = leading_number(&argument()?.to_string_lossy());
+                let level = number::leading(&argument()?.to_string_lossy());
                 self.debug = u8::try_from(level.max(0)).unwrap_or(u8::MAX);
             }
             _ => return Err(UsageError::Unknown(first_character(letter, rest))),
@@ -253,12 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_as_c_does() {
-        for (text, number) in [("12", 12), (" +7x", 7), ("-3", -3), ("", 0), ("-", 0), ("x1", 0), ("+-1", 0)] {
-            assert_eq!(leading_number(text), number, "{text}");
-        }
-        assert_eq!(leading_number("99999999999999999999"), i64::MAX);
-        assert_eq!(leading_number("-99999999999999999999"), -i64::MAX);
+    fn the_debug_level_has_a_range() {
         assert_eq!((read("-d 300"), read("-d -1")), (file("ubridge.ini", 255), file("ubridge.ini", 0)));
     }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Filter, Random, Verdict, integer};
+use super::{Filter, Random, Verdict};
+use crate::number::whole;
 
 /// Holds each frame for the latency plus a random whole number of milliseconds, evenly distributed from minus
 /// to plus the jitter, but not for less than no time.
@@ -28,7 +29,7 @@ impl Delay {
             [latency, jitter] => (latency, jitter),
             _ => return None,
         };
-        let milliseconds = |text| u32::try_from(integer(text)?).ok();
+        let milliseconds = |text| whole::<u32>(text).filter(|&number| i32::try_from(number).is_ok());
         let latency = milliseconds(latency).filter(|&latency| latency > 0)?;
         Some(Self::new(latency, milliseconds(jitter)?, Random::default()))
     }

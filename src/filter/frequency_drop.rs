@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Filter, Verdict, integer};
+use super::{Filter, Verdict};
+use crate::number::whole;
 
 /// Drops every `n`th frame, counting both directions together; all for -1, none for 0 or less than -1.
 ///
@@ -27,7 +28,7 @@ impl FrequencyDrop {
 
     pub(super) fn parse(arguments: &[&str]) -> Option<Self> {
         let [n] = arguments else { return None };
-        integer(n).map(Self::new)
+        whole(n).map(Self::new)
     }
 }
 

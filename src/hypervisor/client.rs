@@ -7,14 +7,16 @@ use std::time::{Duration, Instant};
 
 use socket2::{SockRef, TcpKeepalive};
 
-use super::command::execute;
+use super::modules::execute;
 use super::reply::{After, Code, Reply};
 use super::tokenizer::{Line, Tokenizer};
 use crate::lab::Lab;
 
 /// How much is read at once; then other clients have their turn.
 const CHUNK: usize = 4096;
-/// How long a client has to take its last reply and to close its side.
+/// How long a client that has closed its side has to take its last reply.
+const LAST_REPLY: Duration = Duration::from_secs(10);
+/// How long a client has to close its side, once ours is closed.
 const FAREWELL: Duration = Duration::from_millis(300);
 /// After how long of silence a client is asked whether it is still there.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -177,7 +179,7 @@ impl Client {
         match self.stream.read(&mut chunk) {
             // What has not been ended by a line feed is no command.
             Ok(0) => {
-                self.state = State::Finishing(Instant::now() + FAREWELL);
+                self.state = State::Finishing(Instant::now() + LAST_REPLY);
                 Ok(false)
             }
             Ok(len) => {

@@ -91,31 +91,31 @@ impl Server {
     /// Where waiting for clients fails.
     pub fn run(mut self, lab: &mut Lab) -> io::Result<()> {
         let mut events = Events::with_capacity(64);
-        loop {
+        let mut outcome = Outcome::Alive;
+        while outcome != Outcome::Stop {
             if let Err(error) = self.poll.poll(&mut events, self.patience()) {
                 if error.kind() == io::ErrorKind::Interrupted {
                     continue;
                 }
                 return Err(error);
             }
-            for event in &events {
-                match event.token() {
-                    SIGNALS => return Ok(self.end(lab)),
-                    Token(number) if number >= FIRST_CLIENT => {
-                        if let Some(client) = self.clients.get_mut(&number) {
-                            client.announce();
-                        }
-                    }
-                    Token(number) => self.accept(number - FIRST_LISTENER),
-                }
-            }
+            let signalled = events.iter().any(|event| event.token() == SIGNALS);
+            events.iter().for_each(|event| self.announce(event.token()));
             if self.retry.is_some_and(|at| at <= Instant::now()) {
                 self.retry = None;
                 (0..self.listeners.len()).for_each(|number| self.accept(number));
             }
-            if self.serve(lab) == Outcome::Stop {
-                return Ok(self.end(lab));
-            }
+            outcome = if signalled { Outcome::Stop } else { self.serve(lab) };
+        }
+        self.end(lab);
+        Ok(())
+    }
+
+    fn announce(&mut self, Token(number): Token) {
+        if let Some(client) = self.clients.get_mut(&number) {
+            client.announce();
+        } else if (FIRST_LISTENER..FIRST_CLIENT).contains(&number) {
+            self.accept(number - FIRST_LISTENER);
         }
     }
 
@@ -158,13 +158,13 @@ impl Server {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
-                    // It stays in the queue, and is not announced again.
+                // That one has gone again.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) => {
+                    // It stays in the queue, for want of a descriptor, and is not announced again.
                     self.retry = Some(Instant::now() + RETRY);
                     return;
                 }
-                // That one has gone again.
-                Err(_) => {}
             }
         }
     }

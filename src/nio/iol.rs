@@ -11,8 +11,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
-use super::unix::{BoundSocket, send_or_drop};
-use super::{Egress, Frame, Ingress, Outgoing, ReceiveError};
+use super::unix::{BoundSocket, DatagramIngress, send_or_drop};
+use super::{Egress, Frame, Ingress, Outgoing};
 use crate::sys::lock::{Locked, lock};
 use crate::sys::process;
 use crate::wire::offload::Features;
@@ -59,10 +59,6 @@ struct LockFile {
     path: PathBuf,
     _file: File,
 }
-
-/// Reads the frames of all ports, with their headers.
-#[derive(Debug)]
-struct StationIngress(UnixDatagram);
 
 /// Writes frames to a port of one instance.
 #[derive(Debug)]
@@ -117,7 +113,7 @@ impl Station {
     /// # Errors
     /// `EMFILE` when too many files are open.
     pub fn ingress(&self) -> io::Result<Box<dyn Ingress>> {
-        Ok(Box::new(StationIngress(self.socket.socket.try_clone()?)))
+        Ok(Box::new(DatagramIngress { socket: self.socket.socket.try_clone()?, header_len: HEADER_LEN, _bound: None }))
     }
 
     /// What writes frames to `port` of the instance `receiver`, from the port of the same number.
@@ -182,19 +178,6 @@ impl LockFile {
 impl Drop for LockFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
-    }
-}
-
-impl Ingress for StationIngress {
-    fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-
-    fn receive(&mut self, frame: &mut Frame) -> Result<(), ReceiveError> {
-        match self.0.recv(frame.space(false))? {
-            0..=HEADER_LEN => Err(ReceiveError::Empty),
-            len => frame.fill(len, false),
-        }
     }
 }
 

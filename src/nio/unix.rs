@@ -26,8 +26,15 @@ pub(crate) struct BoundSocket {
     inode: u64,
 }
 
+/// Reads datagrams as frames.
 #[derive(Debug)]
-struct UnixIngress(BoundSocket);
+pub(super) struct DatagramIngress {
+    pub(super) socket: UnixDatagram,
+    /// Bytes before each frame; a datagram has more than those.
+    pub(super) header_len: usize,
+    /// Kept as long as it is read from.
+    pub(super) _bound: Option<BoundSocket>,
+}
 
 #[derive(Debug)]
 struct UnixEgress {
@@ -48,11 +55,11 @@ pub fn open(local: &str, remote: &str) -> Result<Nio, Cause> {
     // The kernel's own words for it do not say which.
     std::os::unix::net::SocketAddr::from_pathname(remote)?;
     let ours = BoundSocket::at(Path::new(local))?;
-    let sender = ours.socket.try_clone()?;
+    let (receiver, sender) = (ours.socket.try_clone()?, ours.socket.try_clone()?);
     Ok(Nio {
         identity: Identity::new(&KIND, format!("{local} -> {remote}")),
         ends: Ends {
-            ingress: Box::new(UnixIngress(ours)),
+            ingress: Box::new(DatagramIngress { socket: receiver, header_len: 0, _bound: Some(ours) }),
             egress: Box::new(UnixEgress { socket: sender, peer: remote.into() }),
         },
     })
@@ -93,16 +100,14 @@ pub(crate) fn send_or_drop(socket: &UnixDatagram, bytes: &[u8], peer: &Path) -> 
     })
 }
 
-impl Ingress for UnixIngress {
+impl Ingress for DatagramIngress {
     fn fd(&self) -> RawFd {
-        self.0.socket.as_raw_fd()
+        self.socket.as_raw_fd()
     }
 
     fn receive(&mut self, frame: &mut Frame) -> Result<(), ReceiveError> {
-        match self.0.socket.recv(frame.space(false))? {
-            0 => Err(ReceiveError::Empty),
-            len => frame.fill(len, false),
-        }
+        let len = self.socket.recv(frame.space(false))?;
+        if len > self.header_len { frame.fill(len, false) } else { Err(ReceiveError::Empty) }
     }
 }
 

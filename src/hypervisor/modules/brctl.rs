@@ -44,7 +44,7 @@ fn add(netlink: &mut Netlink, bridge: &str, name: &str, port: u32) -> io::Result
 
 #[cfg(test)]
 mod tests {
-    use crate::hypervisor::command::answer_to;
+    use super::super::answer_to;
 
     #[test]
     fn the_interface_is_looked_for_first() {

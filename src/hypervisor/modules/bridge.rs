@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::shared::{capture_link_type, filter_failed, named_filter, open_udp, stats};
 use crate::hypervisor::command::{Answer, Command, Module};
-use crate::hypervisor::number;
 use crate::hypervisor::reply::{Code, Reply};
 use crate::lab::{Bridge, Lab, NotStarted, Traffic};
 use crate::nio::{self, Cause, Nio};
+use crate::number;
 
 pub(in crate::hypervisor) const MODULE: Module = Module {
     name: "bridge",
@@ -166,7 +166,7 @@ fn delete_nio_udp(lab: &mut Lab, arguments: &[&str]) -> Answer {
     if bridge.is_running() {
         return Reply::failed(Code::NotFound, format!("bridge '{name}' is running"));
     }
-    let ports = number::parse(local).zip(number::parse(remote));
+    let ports = number::whole(local).zip(number::whole(remote));
     if !bridge.remove(|nio| ports.is_some() && nio.udp_ports() == ports) {
         return Reply::failed(Code::NotFound, format!("UDP nio missing in '{name}'"));
     }

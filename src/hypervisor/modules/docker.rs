@@ -129,8 +129,8 @@ fn parse_mac(text: &str) -> Option<[u8; 6]> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::answer_to;
     use super::*;
-    use crate::hypervisor::command::answer_to;
 
     #[test]
     fn names_that_are_too_long_are_refused() {

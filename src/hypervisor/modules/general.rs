@@ -1,8 +1,8 @@
 //! The module `hypervisor`: about the program and the connection.
 
-use super::MODULES;
+use super::{MODULES, module};
 use crate::hypervisor::UBRIDGE_VERSION;
-use crate::hypervisor::command::{Answer, Command, Module, module};
+use crate::hypervisor::command::{Answer, Command, Module};
 use crate::hypervisor::reply::{After, Code, Reply};
 
 pub(in crate::hypervisor) const MODULE: Module = Module {

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::shared::{capture_link_type, filter_failed, named_filter, open_udp, stats};
 use crate::hypervisor::command::{Answer, Command, Module};
-use crate::hypervisor::number;
 use crate::hypervisor::reply::{Code, Reply};
 use crate::lab::{IolBridge, Lab};
 use crate::nio::iol::{Port, StationError};
+use crate::number;
 
 pub(in crate::hypervisor) const MODULE: Module = Module {
     name: "iol_bridge",
@@ -45,9 +45,9 @@ fn missing_iol(name: &str) -> Reply {
 
 /// The port of a bridge by two words, each a number from 0 to 15.
 fn port(bridge: &str, bay: &str, unit: &str, code: Code) -> Result<Port, Reply> {
-    let known = number::parse(bay).zip(number::parse(unit)).and_then(|(bay, unit)| Port::new(bay, unit));
+    let known = number::whole(bay).zip(number::whole(unit)).and_then(|(bay, unit)| Port::new(bay, unit));
     known.ok_or_else(|| {
-        let key = number::parse::<i64>(bay).zip(number::parse::<i64>(unit));
+        let key = number::whole::<i64>(bay).zip(number::whole::<i64>(unit));
         let key = key.and_then(|(bay, unit)| unit.checked_mul(16)?.checked_add(bay));
         let key = key.map_or_else(|| format!("{bay}/{unit}"), |key| key.to_string());
         Reply::new(code, format!("Port number {key} exceeding 256 on bridge '{bridge}'"))
@@ -62,7 +62,7 @@ fn create(lab: &mut Lab, arguments: &[&str]) -> Answer {
     let failed = |reason: &dyn std::fmt::Display| {
         Reply::failed(Code::CannotCreate, format!("could not create IOL bridge '{name}': {reason}"))
     };
-    let Some(id) = number::parse(id).filter(|&id| id > 0) else {
+    let Some(id) = number::whole(id).filter(|&id| id > 0) else {
         lab.console.stderr.say(&format!("the id of an IOL bridge is a number from 1 to 65535, not '{id}'"));
         return failed(&"cannot create UNIX domain socket");
     };
@@ -131,7 +131,7 @@ fn add_nio_udp(lab: &mut Lab, arguments: &[&str]) -> Answer {
     let id = find(lab, name)?.id();
     let port = port(name, bay, unit, Code::CannotCreate)?;
     let failed = || Reply::failed(Code::CannotCreate, format!("unable to create NIO UDP for IOL bridge '{name}'"));
-    let Some(instance) = number::parse::<u16>(instance).filter(|&instance| instance > 0) else {
+    let Some(instance) = number::whole::<u16>(instance).filter(|&instance| instance > 0) else {
         lab.console.stderr.say(&format!("the id of an IOL instance is a number from 1 to 65535, not '{instance}'"));
         return failed();
     };

@@ -4,16 +4,16 @@ use std::fmt::Display;
 
 use crate::capture::LinkType;
 use crate::filter::{self, Named};
-use crate::hypervisor::number;
 use crate::hypervisor::reply::{Code, Reply};
 use crate::lab::{Lab, Traffic};
 use crate::nio::{self, Nio};
+use crate::number;
 use crate::output::Console;
 
 /// Opens a UDP tunnel, unless a running bridge has the very same.
 pub(super) fn open_udp(lab: &Lab, local: &str, host: &str, remote: &str) -> Result<Nio, String> {
     let failed = |cause: &dyn Display| format!("create_nio_udp: unable to open {local}:{host}:{remote} ({cause})");
-    let (Some(local_port), Some(remote_port)) = (number::parse(local), number::parse(remote)) else {
+    let (Some(local_port), Some(remote_port)) = (number::whole(local), number::whole(remote)) else {
         return Err(failed(&"a port is a number from 0 to 65535"));
     };
     if local_port != 0 && lab.is_in_use("udp", &format!("{local_port}:{host}:{remote_port}")) {
