@@ -5,7 +5,7 @@ import re
 import socket
 import time
 
-from process import Failure, check, wait_until
+from process import PATIENCE, START_PATIENCE, Failure, check, wait_until
 
 IAC, SB, SE, WILL, DONT = 255, 250, 240, 251, 254
 
@@ -26,7 +26,7 @@ class Console:
         except OSError:
             return None
 
-    def boot(self, patience: float = 120) -> None:
+    def boot(self, patience: float = START_PATIENCE) -> None:
         """Waits until the guest runs commands."""
         end = time.monotonic() + patience
         while True:
@@ -38,7 +38,7 @@ class Console:
             except TimeoutError:
                 pass
 
-    def run(self, command: str, patience: float = 60) -> tuple[int, str]:
+    def run(self, command: str, patience: float = PATIENCE) -> tuple[int, str]:
         """The exit status of a command and what it printed."""
         number = next(self.numbers)
         # In two parts, so that an echo of the command is not taken for its end.
@@ -50,7 +50,7 @@ class Console:
         text, self.unread = self.unread[: match.start()], self.unread[match.end() :]
         return int(match[1]), text.decode(errors="replace").replace("\r", "")
 
-    def succeed(self, command: str, patience: float = 60) -> str:
+    def succeed(self, command: str, patience: float = PATIENCE) -> str:
         status, text = self.run(command, patience)
         check(status == 0, f"in the guest, `{command}` ended with {status}: {text}")
         return text

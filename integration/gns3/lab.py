@@ -16,7 +16,7 @@ from typing import TextIO
 
 from console import Console
 from outside import NIC, Outside, interfaces, outside
-from process import check, end_others, named, run, wait_until
+from process import PATIENCE, check, end_others, named, run, wait_until
 from server import HOST, Server
 from topology import Link, Project
 
@@ -79,7 +79,7 @@ class Lab:
         self.console.run("killall -q iperf3; wait")
         self._listen("iperf3 -s -1", 5201)
         command = ["iperf3", "-c", address, "-J", "-t", str(seconds), "--connect-timeout", "5000", *options]
-        moved = figures(runner(*command, timeout=seconds + 60))
+        moved = figures(runner(*command, timeout=seconds + PATIENCE))
         check(moved["bytes"] > 0, f"nothing arrived: {moved}")
         return moved
 

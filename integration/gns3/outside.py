@@ -5,7 +5,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from process import background, run, wait_until
+from process import PATIENCE, background, run, wait_until
 
 NIC = "nic0"  # in the lab
 PEER, ADDRESS = "wan0", "10.77.0.1"  # outside
@@ -15,7 +15,7 @@ class Outside:
     def __init__(self, holder: subprocess.Popen):
         self.enter = ["nsenter", "--net", f"--target={holder.pid}"]
 
-    def run(self, *command: str, timeout: float = 60) -> str:
+    def run(self, *command: str, timeout: float = PATIENCE) -> str:
         return run(*self.enter, *command, timeout=timeout)
 
     def reaches(self, address: str) -> bool:

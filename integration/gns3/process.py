@@ -7,7 +7,9 @@ import subprocess
 import time
 from pathlib import Path
 
-PATIENCE = 60  # seconds; long, since it only runs out when something is broken
+# Seconds; long, since they only run out when something is broken, and much longer for what takes its time anyway.
+PATIENCE = 120
+START_PATIENCE = 300
 
 
 class Failure(Exception):

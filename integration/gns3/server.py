@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from process import Failure, check, wait_until
+from process import PATIENCE, START_PATIENCE, Failure, check, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUILT = ROOT / "target/gns3"
@@ -92,7 +92,7 @@ class Server:
             with contextlib.suppress(OSError):
                 return "version" in self.request("GET", "/version")
 
-        wait_until("the server answers", answers)
+        wait_until("the server answers", answers, START_PATIENCE)
         if self.api == "v3":
             login = {"username": USER, "password": PASSWORD}
             self.token = self.request("POST", "/access/users/authenticate", login)["access_token"]
@@ -106,7 +106,7 @@ class Server:
         url = f"http://{HOST}:{PORT}/{self.api}{path}"
         request = urllib.request.Request(url, body, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=60) as response:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as response:
                 answer = response.read()
         except urllib.error.HTTPError as error:
             raise Failure(f"{method} {path}: {error.code} {error.read().decode()}") from None

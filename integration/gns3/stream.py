@@ -12,7 +12,7 @@ import sys
 
 def main(action: str, address: str, port: str, size: str = "0") -> None:
     total = hashlib.sha256()
-    with socket.create_connection((address, int(port)), timeout=30) as connection:
+    with socket.create_connection((address, int(port)), timeout=60) as connection:
         if action == "send":
             data = os.urandom(int(size))
             total.update(data)
