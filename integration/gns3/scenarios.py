@@ -15,7 +15,7 @@ import nic
 import udp
 from isolate import alone
 from lab import lab, ubridges
-from process import background, wait_until
+from process import background, check, wait_until
 
 
 def main() -> None:
@@ -26,7 +26,8 @@ def main() -> None:
     alone()
     # One that an earlier server has left behind: a new server kills it, and finds it by its name.
     with background([arguments.ubridge, "-H", "127.0.0.1:4242"], stdout=subprocess.DEVNULL) as ghost:
-        wait_until("the ghost is called ubridge", ubridges)
+        wait_until("the ghost is called ubridge", lambda: ubridges() or ghost.poll() is not None)
+        check(ghost.poll() is None, f"{arguments.ubridge} -H ended with {ghost.returncode}")
         with lab(arguments.server, arguments.ubridge) as made:
             wait_until("the server has killed the ghost", lambda: ghost.poll() == -signal.SIGKILL)
             for scenario in (nic, nat, udp, life):
