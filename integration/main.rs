@@ -14,6 +14,7 @@ mod differential;
 mod docker_brctl;
 mod engine;
 mod filters;
+mod gns3;
 mod iol;
 mod lab;
 mod linux_raw;
