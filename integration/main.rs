@@ -9,6 +9,7 @@ mod docker_brctl;
 mod engine;
 mod lab;
 mod linux_raw;
+mod runs;
 mod tap;
 mod transcripts;
 mod transfer;

@@ -144,8 +144,13 @@ impl Frame {
         self.start = (self.start + count).min(self.end);
     }
 
-    /// Appends payload to the frame, as far as it fits: all of it, up to [`MAX_FRAME_LEN`].
+    /// Appends payload to the frame, which must be the last of its run; as far as it fits: all of it, up to
+    /// [`MAX_FRAME_LEN`].
     pub fn append(&mut self, payload: &[u8]) {
+        if self.end + payload.len() > self.buffer.len() {
+            self.buffer.copy_within(self.start..self.end, HEADROOM);
+            (self.start, self.end) = (HEADROOM, HEADROOM + self.end - self.start);
+        }
         let space = &mut self.buffer[self.end..];
         let len = payload.len().min(space.len());
         space[..len].copy_from_slice(&payload[..len]);

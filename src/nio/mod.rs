@@ -103,11 +103,6 @@ pub trait Ingress: Send + Debug {
 
     /// Somebody is going to read.
     fn resume(&mut self) {}
-
-    /// Asks for frames that are unfinished in these ways: the egress at the other end of the bridge takes them.
-    fn set_offloads(&mut self, features: Features) {
-        let _ = features;
-    }
 }
 
 /// The writing half of a NIO. Owned by one worker.
