@@ -10,7 +10,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::{Cause, Egress, Ends, Frame, Identity, Ingress, Kind, Mode, Nio, Outgoing, ReceiveError, RunLimit};
 use crate::patience;
-use crate::sys::{socket, udp};
+use crate::sys::{process, socket, udp};
 use crate::wire::offload::Features;
 
 /// See the module's documentation.
@@ -30,13 +30,17 @@ const FRAMES_PER_CALL: (usize, usize) = (64, 128);
 /// yet, as memory and not as bytes of frames.
 const BYTES_PER_CALL: usize = 65_000;
 
+/// The first kernel that spoils datagrams of equal length sent in one call, and the first that does not any more
+/// (tailscale/tailscale#19777).
+const SPOILING: [[u32; 3]; 2] = [[7, 0, 0], [7, 1, 5]];
+
 #[derive(Debug)]
 struct UdpIngress(UdpSocket);
 
 #[derive(Debug)]
 struct UdpEgress {
     socket: UdpSocket,
-    limit: RunLimit,
+    limit: Option<RunLimit>,
 }
 
 /// The host may be an IPv6 address, with or without brackets, so the text is split at its ends.
@@ -111,7 +115,11 @@ fn frames_per_call() -> usize {
 
 impl UdpEgress {
     fn new(socket: UdpSocket) -> Self {
-        Self { socket, limit: RunLimit { frames: frames_per_call(), bytes: BYTES_PER_CALL } }
+        let [spoils, mended] = SPOILING;
+        let kernel = process::kernel_version();
+        let together = kernel < spoils || kernel >= mended;
+        let limit = || RunLimit { frames: frames_per_call(), bytes: BYTES_PER_CALL };
+        Self { socket, limit: together.then(limit) }
     }
 }
 
@@ -150,7 +158,7 @@ impl Egress for UdpEgress {
     }
 
     fn run_limit(&self) -> Option<RunLimit> {
-        Some(self.limit)
+        self.limit
     }
 
     fn send_run(&mut self, bytes: &[u8], size: usize) -> io::Result<()> {
