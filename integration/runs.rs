@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
 
 use rubridge::engine::link::Equipment;
 use rubridge::engine::{Engine, Link};
-use rubridge::nio::{Egress, Ends, Identity, Nio, Outgoing, RunLimit, udp};
+use rubridge::nio::{Egress, Ends, Identity, Mode, Nio, Outgoing, RunLimit, udp};
 use rubridge::sys::udp::send_together;
 use rubridge::wire::offload::Features;
 
@@ -25,7 +25,7 @@ fn tunnel() -> (Nio, UdpSocket) {
     drop(ours);
     theirs.connect(("127.0.0.1", local)).expect("connected");
     theirs.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    (udp::open(local, "127.0.0.1", remote).expect("a tunnel"), theirs)
+    (udp::open(local, "127.0.0.1", remote, Mode::Offloads(Features::ALL)).expect("a tunnel"), theirs)
 }
 
 /// An egress that takes runs, until told to refuse them; each frame becomes a datagram.

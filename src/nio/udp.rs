@@ -14,8 +14,7 @@ use crate::sys::{process, socket, udp};
 use crate::wire::offload::Features;
 
 /// See the module's documentation.
-pub(super) const KIND: Kind =
-    Kind { name: "udp", arguments: "<local port>:<host>:<remote port>", open: |text, _: Mode| open_text(text) };
+pub(super) const KIND: Kind = Kind { name: "udp", arguments: "<local port>:<host>:<remote port>", open: open_text };
 
 /// Socket buffers in bytes, each way: some dozens of super-frames in pieces.
 const BUFFER_BYTES: u32 = 4 << 20;
@@ -44,12 +43,12 @@ struct UdpEgress {
 }
 
 /// The host may be an IPv6 address, with or without brackets, so the text is split at its ends.
-fn open_text(text: &str) -> Result<Nio, Cause> {
+fn open_text(text: &str, mode: Mode) -> Result<Nio, Cause> {
     let parts = text.split_once(':').and_then(|(local, rest)| Some((local, rest.rsplit_once(':')?)));
     let (local, (host, remote)) = parts.ok_or(Cause::Syntax(&KIND))?;
     let port = |text: &str| text.parse().map_err(|_| Cause::Syntax(&KIND));
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    open(port(local)?, host, port(remote)?)
+    open(port(local)?, host, port(remote)?, mode)
 }
 
 /// Opens a tunnel from `local_port` of this machine, 0 for any that is free, to `remote_port` of `host`, by
@@ -57,16 +56,16 @@ fn open_text(text: &str) -> Result<Nio, Cause> {
 ///
 /// # Errors
 /// [`Cause`]: an unknown host, or what the kernel said to the last of its addresses.
-pub fn open(local_port: u16, host: &str, remote_port: u16) -> Result<Nio, Cause> {
+pub fn open(local_port: u16, host: &str, remote_port: u16, mode: Mode) -> Result<Nio, Cause> {
     let mut failed = Cause::UnknownHost(host.to_owned());
     for peer in resolve(host, remote_port)? {
-        match connect(local_port, peer) {
+        match connect(local_port, peer, mode) {
             Ok(ours) => {
                 let description = format!("{local_port}:{host}:{remote_port}");
                 let sender = ours.try_clone()?;
                 return Ok(Nio {
                     identity: Identity::new(&KIND, description),
-                    ends: Ends { ingress: Box::new(UdpIngress(ours)), egress: Box::new(UdpEgress::new(sender)) },
+                    ends: Ends { ingress: Box::new(UdpIngress(ours)), egress: Box::new(UdpEgress::new(sender, mode)) },
                 });
             }
             Err(error) => failed = error.into(),
@@ -86,7 +85,7 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Cause> {
 
 /// A socket that only `peer` can send to. It is bound to every address of this machine, so that the peer may send
 /// to any, and shares its port with others (`SO_REUSEADDR`), as ports are reused quickly.
-fn connect(local_port: u16, peer: SocketAddr) -> io::Result<UdpSocket> {
+fn connect(local_port: u16, peer: SocketAddr, mode: Mode) -> io::Result<UdpSocket> {
     let ours = Socket::new(Domain::for_address(peer), Type::DGRAM, None)?;
     ours.set_nonblocking(true)?;
     ours.set_reuse_address(true)?;
@@ -95,8 +94,10 @@ fn connect(local_port: u16, peer: SocketAddr) -> io::Result<UdpSocket> {
     let any = if peer.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
     ours.bind(&SocketAddr::new(any, local_port).into())?;
     ours.connect(&peer.into())?;
-    if let Err(error) = udp::receive_together(&ours) {
-        tracing::debug!(%error, "datagrams are received one by one");
+    if mode.features().runs {
+        if let Err(error) = udp::receive_together(&ours) {
+            tracing::debug!(%error, "datagrams are received one by one");
+        }
     }
     Ok(ours.into())
 }
@@ -114,10 +115,10 @@ fn frames_per_call() -> usize {
 }
 
 impl UdpEgress {
-    fn new(socket: UdpSocket) -> Self {
+    fn new(socket: UdpSocket, mode: Mode) -> Self {
         let [spoils, mended] = SPOILING;
         let kernel = process::kernel_version();
-        let together = kernel < spoils || kernel >= mended;
+        let together = mode.features().runs && (kernel < spoils || kernel >= mended);
         let limit = || RunLimit { frames: frames_per_call(), bytes: BYTES_PER_CALL };
         Self { socket, limit: together.then(limit) }
     }

@@ -19,7 +19,7 @@ pub(super) fn open_udp(lab: &Lab, local: &str, host: &str, remote: &str) -> Resu
     if local_port != 0 && lab.is_in_use("udp", &format!("{local_port}:{host}:{remote_port}")) {
         return Err(failed(&"a running bridge has the same tunnel"));
     }
-    nio::udp::open(local_port, host, remote_port).map_err(|cause| failed(&cause))
+    nio::udp::open(local_port, host, remote_port, lab.mode).map_err(|cause| failed(&cause))
 }
 
 /// A line of statistics.
