@@ -21,6 +21,7 @@ mod linux_raw;
 mod nodes;
 mod privileges;
 mod queued;
+mod runs;
 mod soak;
 mod states;
 mod tap;
