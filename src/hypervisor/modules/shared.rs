@@ -22,7 +22,7 @@ pub(super) fn open_udp(
     };
     let replaced = replaced.and_then(|nio| nio.tunnel);
     let is_taken = |tunnel| replaced != Some(tunnel) && lab.runs_tunnel(tunnel);
-    nio::udp::open(local_port, host, remote_port, is_taken).map_err(|cause| failed(&cause))
+    nio::udp::open(local_port, host, remote_port, lab.mode, is_taken).map_err(|cause| failed(&cause))
 }
 
 /// A line of statistics.
