@@ -143,9 +143,9 @@ impl Distributor {
     }
 }
 
-/// Sends all that an outlet has to send: none of them waits.
+/// Sends all that an outlet has to send, also what it would send together with more to come: none of them waits.
 fn send(outlet: &mut Outlet, frame: &mut Frame) {
-    while outlet.send(frame) == Some(Turn::Unfinished) {}
+    while outlet.finish(frame) == Some(Turn::Unfinished) {}
 }
 
 impl Task for Distributor {
