@@ -40,7 +40,7 @@ fn pair(name: &str) -> (Nio, UnixDatagram, Arc<Faults>) {
     theirs.set_read_timeout(Some(crate::lab::PATIENCE)).expect("a timeout");
     let faults = Arc::new(Faults::default());
     let half = || Pair { socket: ours.try_clone().expect("a second handle"), faults: Arc::clone(&faults) };
-    let identity = Identity { kind: "pair", description: name.to_owned(), receive_filter: None };
+    let identity = Identity { kind: "pair", description: name.to_owned(), receive_filter: None, tunnel: None };
     let nio = Nio { identity, ends: Ends { ingress: Box::new(half()), egress: Box::new(half()) } };
     (nio, theirs, faults)
 }

@@ -3,9 +3,7 @@
 //! Lines of a transcript: `>` sent (behind `@raw` as it is, with escapes), `<` received, `;` a comment, `(eof)` the
 //! connection was closed. `<pid>` is the program's process id.
 
-use std::io::Read;
-
-use crate::lab::{Client, Hypervisor, Namespace};
+use crate::lab::{Hypervisor, Namespace};
 
 /// A command and the bytes that must come back; nothing where the connection is closed.
 struct Exchange {
@@ -44,14 +42,8 @@ fn replay(hypervisor: &Hypervisor<'_>, transcript: &str) {
             client = hypervisor.client();
         }
     }
-    expect_silence(client);
-}
-
-/// There is nothing more than the replies: no doubled one, no reset.
-fn expect_silence(mut client: Client) {
-    let mut rest = Vec::new();
-    client.stream.read_to_end(&mut rest).expect("the end of the connection");
-    assert_eq!(String::from_utf8_lossy(&rest), "");
+    // Nothing more than the replies: no doubled one, no reset.
+    assert_eq!(client.rest(), "");
 }
 
 #[test]

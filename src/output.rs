@@ -11,8 +11,9 @@ use crossbeam_channel::{Sender, bounded};
 
 /// Lines that may wait to be written.
 const WAITING: usize = 256;
-/// How long the end of the program waits for a stream's last lines.
-const PATIENCE: Duration = Duration::from_millis(30);
+/// How long to wait for a stream's last lines. Only where nobody reads them does it take any time; a busy machine
+/// needs a moment until it gets around to the thread that writes them.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 enum Message {
     Text(Vec<u8>),
@@ -90,5 +91,36 @@ impl Write for Output {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Takes its time, as a thread does that waits for a CPU.
+    struct Slow(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            std::thread::sleep(Duration::from_millis(100));
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_last_lines_are_waited_for() {
+        let written = Arc::<Mutex<Vec<u8>>>::default();
+        let output = Output::to(Slow(Arc::clone(&written))).unwrap();
+        output.say("one");
+        output.say("two");
+        output.finish();
+        assert_eq!(*written.lock().unwrap(), b"one\ntwo\n");
     }
 }

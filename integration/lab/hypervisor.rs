@@ -1,7 +1,7 @@
 //! The program in hypervisor mode, and clients of it.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -11,12 +11,14 @@ use nix::unistd::Pid;
 use super::{Folder, Namespace, PATIENCE, wait_until};
 
 /// Every namespace has all ports to itself.
-const PORT: u16 = 4299;
+pub(crate) const PORT: u16 = 4299;
+const PROGRAM: &str = env!("CARGO_BIN_EXE_rubridge");
 
 /// A running `rubridge -H`, killed when dropped.
 pub(crate) struct Hypervisor<'a> {
     namespace: &'a Namespace,
     child: Child,
+    address: SocketAddr,
     /// Where it runs, and where its log is.
     pub(crate) folder: Folder,
 }
@@ -34,33 +36,59 @@ impl<'a> Hypervisor<'a> {
 
     /// Starts it with more options, and waits until it listens.
     pub(crate) fn start_with(namespace: &'a Namespace, options: &str) -> Self {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+        Self::run(namespace, Command::new(PROGRAM), &format!("-H {address} {options}"), address)
+    }
+
+    /// Starts it with `arguments`, by which it listens on `address`, and waits until it does.
+    pub(crate) fn listening(namespace: &'a Namespace, arguments: &str, address: SocketAddr) -> Self {
+        Self::run(namespace, Command::new(PROGRAM), arguments, address)
+    }
+
+    /// Starts it so that it may have so many descriptors, and waits until it listens.
+    pub(crate) fn limited(namespace: &'a Namespace, descriptors: usize) -> Self {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+        // Of util-linux; it becomes the program that it runs.
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={descriptors}")).arg(PROGRAM);
+        Self::run(namespace, command, &format!("-H {address}"), address)
+    }
+
+    fn run(namespace: &'a Namespace, mut command: Command, arguments: &str, address: SocketAddr) -> Self {
         let folder = Folder::new();
         let log = std::fs::File::create(folder.path().join("ubridge.log")).expect("a log file");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rubridge"));
-        command.args(["-H", &format!("127.0.0.1:{PORT}")]).args(options.split_whitespace());
-        command.current_dir(folder.path()).stdin(Stdio::null());
+        command.args(arguments.split_whitespace()).current_dir(folder.path()).stdin(Stdio::null());
         command.stdout(log.try_clone().expect("a second handle")).stderr(log);
         let child = namespace.run(|| command.spawn()).expect("the program starts");
-        let hypervisor = Self { namespace, child, folder };
-        wait_until("it listens", || namespace.run(|| TcpStream::connect(("127.0.0.1", PORT))).is_ok());
+        let hypervisor = Self { namespace, child, address, folder };
+        wait_until("it listens", || namespace.run(|| TcpStream::connect(address)).is_ok());
         hypervisor
     }
 
     /// A new connection.
     pub(crate) fn client(&self) -> Client {
-        let stream = self.namespace.run(|| TcpStream::connect(("127.0.0.1", PORT))).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let reader = BufReader::new(stream.try_clone().expect("a second handle"));
-        Client { stream, reader }
+        Client::connect(self.namespace, self.address)
     }
 
     pub(crate) fn id(&self) -> i32 {
         i32::try_from(self.child.id()).expect("a process id")
     }
 
+    /// Its memory, in KiB.
+    pub(crate) fn memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
     /// What it has printed so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("ubridge.log")).expect("the log")
+    }
+
+    /// Waits until it has printed this; it prints in the background.
+    pub(crate) fn wait_for_log(&self, text: &str) {
+        wait_until(&format!("{text} is logged"), || self.log().contains(text));
     }
 
     /// A path in its folder.
@@ -105,6 +133,16 @@ impl Drop for Hypervisor<'_> {
 }
 
 impl Client {
+    pub(crate) fn connect(namespace: &Namespace, address: SocketAddr) -> Self {
+        Self::over(namespace.run(|| TcpStream::connect(address)).expect("a connection"))
+    }
+
+    pub(crate) fn over(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let reader = BufReader::new(stream.try_clone().expect("a second handle"));
+        Self { stream, reader }
+    }
+
     /// Sends a line and returns the lines of the reply, without their ends.
     pub(crate) fn ask(&mut self, command: &str) -> Vec<String> {
         self.send(format!("{command}\n").as_bytes());
@@ -116,6 +154,13 @@ impl Client {
         let reply = self.ask(command);
         assert!(reply.last().is_some_and(|line| line.starts_with("100-")), "{command}: {reply:?}");
         reply
+    }
+
+    /// Sends lines that must succeed.
+    pub(crate) fn tell_all(&mut self, commands: &[&str]) {
+        for command in commands {
+            self.tell(command);
+        }
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
@@ -138,12 +183,24 @@ impl Client {
         }
     }
 
+    /// What still comes until the server closes the connection, in order: it must not reset it.
+    pub(crate) fn rest(&mut self) -> String {
+        let mut rest = Vec::new();
+        self.reader.read_to_end(&mut rest).expect("the end of the connection, and no reset");
+        String::from_utf8(rest).expect("UTF-8")
+    }
+
     /// Frames and bytes received and sent by the NIO whose line starts with `title`.
     pub(crate) fn stats(&mut self, bridge: &str, title: &str) -> [u64; 4] {
         let reply = self.tell(&format!("bridge get_stats {bridge}"));
         let line = reply.iter().find(|line| line.contains(title)).expect("the NIO's line");
         let numbers = line.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok());
         numbers.skip(1).collect::<Vec<_>>().try_into().expect("four numbers")
+    }
+
+    /// Waits until the NIO whose line starts with `title` has received so many frames.
+    pub(crate) fn wait_for_frames(&mut self, bridge: &str, title: &str, frames: u64) {
+        wait_until("all frames are received", || self.stats(bridge, title)[0] == frames);
     }
 }
 

@@ -1,16 +1,20 @@
 //! What the tests are made of: namespaces, interfaces, the program, and frames.
 
+pub(crate) mod capture_file;
+pub(crate) mod check;
 mod folder;
 pub(crate) mod frames;
 mod hypervisor;
 mod namespace;
 mod program;
+mod tunnel;
 mod wire_tap;
 
 pub(crate) use folder::Folder;
-pub(crate) use hypervisor::{Client, Hypervisor, has_interface};
+pub(crate) use hypervisor::{Client, Hypervisor, PORT, has_interface};
 pub(crate) use namespace::{Namespace, stay_on_one_cpu};
 pub(crate) use program::{Rubridge, Totals};
+pub(crate) use tunnel::{LEFT, RIGHT, Tunnel, TwoTunnels};
 pub(crate) use wire_tap::{Heard, WireTap};
 
 use std::time::Duration;

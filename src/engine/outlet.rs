@@ -122,7 +122,13 @@ impl Outlet {
                     self.stage(frame);
                 }
             }
-            Err(Unplannable { reason, input }) => self.counters.lost(reason, input),
+            Err(Unplannable { reason, input }) => {
+                self.counters.lost(reason, input);
+                if let Some(held_back) = self.log.pass() {
+                    let (bytes, reason) = (frame.bytes().len(), reason.name());
+                    tracing::warn!(nio = self.name, bytes, mtu = self.mtu, held_back, reason, "a frame was dropped");
+                }
+            }
         }
     }
 
@@ -178,7 +184,7 @@ impl Outlet {
                     }
                     SendFault::Refused(reason) | SendFault::Lost(reason) => {
                         self.counters.drop_frames(reason, size.frames);
-                        self.complain(&error, reason);
+                        self.complain(&error, reason, size.bytes);
                     }
                 },
             }
@@ -206,7 +212,7 @@ impl Outlet {
                     }
                     SendFault::Refused(reason) | SendFault::Lost(reason) => {
                         self.counters.drop_frames(reason, 1);
-                        self.complain(&error, reason);
+                        self.complain(&error, reason, packet.frame().len() as u64);
                     }
                 },
             }
@@ -238,13 +244,14 @@ impl Outlet {
         }
     }
 
-    fn complain(&mut self, error: &io::Error, reason: DropReason) {
+    fn complain(&mut self, error: &io::Error, reason: DropReason, bytes: u64) {
         // A peer that has not been started yet, or is stopped again, is everyday life in a lab.
         if reason == DropReason::NoPeer {
             return;
         }
         if let Some(held_back) = self.log.pass() {
-            tracing::warn!(nio = self.name, %error, held_back, reason = reason.name(), "a frame was dropped");
+            let reason = reason.name();
+            tracing::warn!(nio = self.name, %error, bytes, mtu = self.mtu, held_back, reason, "a frame was dropped");
         }
     }
 }

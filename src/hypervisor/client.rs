@@ -14,6 +14,8 @@ use crate::lab::Lab;
 
 /// How much is read at once; then other clients have their turn.
 const CHUNK: usize = 4096;
+/// How many chunks are thrown away at most, at the end of a connection: more than the kernel holds.
+const LAST_CHUNKS: usize = 4096;
 /// How long a client that has closed its side has to take its last reply.
 const LAST_REPLY: Duration = Duration::from_secs(10);
 /// How long a client has to close its side, once ours is closed.
@@ -43,6 +45,16 @@ enum State {
     Closing(Instant),
     /// The same, and our side is closed.
     Draining(Instant),
+}
+
+/// What was there to be thrown away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Discarded {
+    Some,
+    /// Nothing for now.
+    None,
+    /// The client has closed its side.
+    End,
 }
 
 /// What a client's turn came to.
@@ -110,7 +122,7 @@ impl Client {
         }
         if !self.flush()? {
             // A client that does not read its replies waits for its next one.
-            self.readable = false;
+            self.readable = matches!(self.state, State::Closing(_)) && self.discard()? == Discarded::Some;
             return Ok(Outcome::Alive);
         }
         match self.state {
@@ -166,7 +178,7 @@ impl Client {
         };
         // What was complained of has to be in the log before the reply: the client reads it then.
         if answer.is_err() {
-            lab.console.flush();
+            lab.console.stderr.finish();
         }
         let (Ok(reply) | Err(reply)) = answer;
         self.outbox.extend(reply.encode().bytes());
@@ -196,16 +208,32 @@ impl Client {
     }
 
     fn drain(&mut self) -> io::Result<Outcome> {
+        let discarded = self.discard()?;
+        self.readable = discarded == Discarded::Some;
+        Ok(if discarded == Discarded::End { Outcome::Gone } else { Outcome::Alive })
+    }
+
+    /// Throws a chunk away.
+    fn discard(&mut self) -> io::Result<Discarded> {
         let mut chunk = [0; CHUNK];
         match self.stream.read(&mut chunk) {
-            Ok(0) => Ok(Outcome::Gone),
-            Ok(_) => Ok(Outcome::Alive),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.readable = false;
-                Ok(Outcome::Alive)
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Outcome::Alive),
+            Ok(0) => Ok(Discarded::End),
+            Ok(_) => Ok(Discarded::Some),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Discarded::None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Discarded::Some),
             Err(error) => Err(error),
+        }
+    }
+}
+
+/// Closing with bytes unread would reset the connection, and take replies from the client that it has not read yet.
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Not for ever, where one keeps sending.
+        for _ in 0..LAST_CHUNKS {
+            if !matches!(self.discard(), Ok(Discarded::Some)) {
+                return;
+            }
         }
     }
 }

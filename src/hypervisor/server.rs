@@ -187,12 +187,15 @@ impl Server {
     fn end(mut self, lab: &mut Lab) {
         let console = lab.console.clone();
         console.stdout.say("Hypervisor: closing control sockets.");
+        // Closing a listener resets those who wait to be accepted.
+        (0..self.listeners.len()).for_each(|number| self.accept(number));
         self.listeners.clear();
         console.stdout.say("Hypervisor: closing remote client connections.");
-        let end = Instant::now() + FAREWELL;
         self.clients.values_mut().for_each(Client::close);
         self.serve(lab);
+        // That may take long.
         lab.reset();
+        let end = Instant::now() + FAREWELL;
         let mut events = Events::with_capacity(64);
         while !self.clients.is_empty() && Instant::now() < end {
             let wait = self.patience().unwrap_or(FAREWELL).min(end.saturating_duration_since(Instant::now()));

@@ -14,7 +14,7 @@ use crate::engine::link::Equipment;
 use crate::engine::stages::{Stages, Trace};
 use crate::filter::Named;
 use crate::nio::iol::{Port, Station};
-use crate::nio::{Ends, Identity, Impatient, Nio};
+use crate::nio::{Egress, Ends, Identity, Impatient, Nio};
 use crate::output::Console;
 
 /// An IOL bridge. Dropping it stops it and closes everything that it has.
@@ -81,14 +81,22 @@ impl IolBridge {
     /// Starts forwarding; while it runs already, nothing is done.
     ///
     /// # Errors
-    /// Where its sockets cannot be watched.
+    /// Where its sockets cannot be watched; it does not run then.
     pub fn start(&mut self, engine: &Engine) -> io::Result<()> {
         if self.hub.is_some() {
             return Ok(());
         }
         self.hub = Some(Hub::start(engine, &format!("iol:{}", self.id()), self.station.ingress()?)?);
         let ports: Vec<Port> = self.ports.keys().copied().collect();
-        ports.into_iter().try_for_each(|port| self.attach(engine, port))
+        let started = ports.into_iter().try_for_each(|port| {
+            let tunnel = self.ports.get(&port).and_then(|state| state.tunnel.as_ref());
+            let shared = tunnel.map(|tunnel| self.station.egress(tunnel.instance, port)).transpose()?;
+            self.attach(engine, port, shared)
+        });
+        if started.is_err() {
+            self.stop();
+        }
+        started
     }
 
     /// Stops forwarding; returns whether it was running.
@@ -96,10 +104,11 @@ impl IolBridge {
         let Some(hub) = self.hub.take() else { return false };
         let mut tunnels = hub.stop();
         for (port, state) in &mut self.ports {
-            match (state.tunnel.as_mut(), tunnels.remove(port)) {
-                (Some(tunnel), Some(ends)) => tunnel.ends = Some(ends),
+            let Some(tunnel) = &mut state.tunnel else { continue };
+            tunnel.ends = tunnels.remove(port).or_else(|| tunnel.ends.take());
+            if tunnel.ends.is_none() {
                 // It is lost with a worker.
-                _ => state.tunnel = None,
+                state.tunnel = None;
             }
         }
         true
@@ -116,8 +125,9 @@ impl IolBridge {
     /// and filters too; those of a port that had no tunnel stay.
     ///
     /// # Errors
-    /// Where the bridge runs and the tunnel cannot be watched; there is none then.
+    /// Where the bridge runs and the tunnel cannot be watched; without a descriptor for it, what was there stays.
     pub fn connect(&mut self, engine: &Engine, port: Port, instance: u16, nio: Nio) -> io::Result<()> {
+        let shared = self.hub.is_some().then(|| self.station.egress(instance, port)).transpose()?;
         if self.ports.get(&port).is_some_and(|state| state.tunnel.is_some()) {
             self.disconnect(port);
         }
@@ -126,7 +136,7 @@ impl IolBridge {
         let (counters, before) = Default::default();
         let tunnel = Tunnel { identity: nio.identity, instance, ends, counters, before };
         self.ports.entry(port).or_default().tunnel = Some(tunnel);
-        self.attach(engine, port)
+        self.attach(engine, port, shared)
     }
 
     /// Removes everything from a port.
@@ -208,21 +218,20 @@ impl IolBridge {
         true
     }
 
-    /// Has a running hub forward what is at a port.
-    fn attach(&mut self, engine: &Engine, port: Port) -> io::Result<()> {
+    /// Has a running hub forward what is at a port, a tunnel to `shared`.
+    fn attach(&mut self, engine: &Engine, port: Port, shared: Option<Box<dyn Egress>>) -> io::Result<()> {
         let stages = self.stages(port);
         let (Some(hub), Some(state)) = (&mut self.hub, self.ports.get_mut(&port)) else { return Ok(()) };
-        let Some((ends, tunnel)) = state.tunnel.as_mut().and_then(|tunnel| Some((tunnel.ends.take()?, tunnel))) else {
+        let joined = state.tunnel.as_mut().zip(shared);
+        let Some((ends, shared, tunnel)) = joined.and_then(|(tunnel, to)| Some((tunnel.ends.take()?, to, tunnel)))
+        else {
             let [_, to] = stages;
             hub.end_at(port, to);
             return Ok(());
         };
         let counters = tunnel.counters.each_ref().map(Arc::clone);
         let name = tunnel.identity.to_string();
-        let connected = self
-            .station
-            .egress(tunnel.instance, port)
-            .and_then(|shared| hub.connect(engine, port, (&name, ends), shared, Equipment { counters, stages }));
+        let connected = hub.connect(engine, port, (&name, ends), shared, Equipment { counters, stages });
         if connected.is_err() {
             state.tunnel = None;
         }

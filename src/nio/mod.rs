@@ -70,6 +70,8 @@ pub struct Identity {
     pub description: String,
     /// What decides which frames it receives, where that can be changed.
     pub receive_filter: Option<Arc<ReceiveFilter>>,
+    /// Its ends, where it is a UDP tunnel.
+    pub tunnel: Option<udp::Tunnel>,
 }
 
 /// Both halves of a NIO.
@@ -173,15 +175,7 @@ impl Nio {
 impl Identity {
     /// A NIO of a kind, without a receive filter.
     fn new(kind: &Kind, description: impl Into<String>) -> Self {
-        Self { kind: kind.name, description: description.into(), receive_filter: None }
-    }
-
-    /// The local and the remote port of a UDP tunnel.
-    #[must_use]
-    pub fn udp_ports(&self) -> Option<(u16, u16)> {
-        let tunnel = Some(&self.description).filter(|_| self.kind == udp::KIND.name)?;
-        let (local, remote) = (tunnel.split(':').next()?, tunnel.rsplit(':').next()?);
-        Some((local.parse().ok()?, remote.parse().ok()?))
+        Self { kind: kind.name, description: description.into(), receive_filter: None, tunnel: None }
     }
 }
 

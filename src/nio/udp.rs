@@ -22,6 +22,15 @@ const BUFFER_BYTES: u32 = 4 << 20;
 /// How long to wait for the name of a host to be resolved.
 const RESOLVING: Duration = Duration::from_secs(5);
 
+/// What makes a tunnel the one that it is: of two sockets with the same, the newer one gets everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tunnel {
+    /// The port of this machine, 0 for any that was free.
+    pub local_port: u16,
+    /// The far end.
+    pub peer: SocketAddr,
+}
+
 #[derive(Debug)]
 struct UdpNio(UdpSocket);
 
@@ -31,23 +40,27 @@ fn open_text(text: &str) -> Result<Nio, Cause> {
     let (local, (host, remote)) = parts.ok_or(Cause::Syntax(&KIND))?;
     let port = |text: &str| text.parse().map_err(|_| Cause::Syntax(&KIND));
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    open(port(local)?, host, port(remote)?)
+    open(port(local)?, host, port(remote)?, |_| false)
 }
 
 /// Opens a tunnel from `local_port` of this machine, 0 for any that is free, to `remote_port` of `host`, by
-/// name or address.
+/// name or address. One that `is_taken` says others have is not opened: it would take their frames.
 ///
 /// # Errors
-/// [`Cause`]: an unknown host, or what the kernel said to the last of its addresses.
-pub fn open(local_port: u16, host: &str, remote_port: u16) -> Result<Nio, Cause> {
+/// [`Cause`]: an unknown host, a tunnel that is taken, or what the kernel said to the last of the host's addresses.
+pub fn open(local_port: u16, host: &str, remote_port: u16, is_taken: impl Fn(Tunnel) -> bool) -> Result<Nio, Cause> {
     let mut failed = Cause::UnknownHost(host.to_owned());
     for peer in resolve(host, remote_port)? {
+        let tunnel = Tunnel { local_port, peer };
+        if local_port != 0 && is_taken(tunnel) {
+            return Err(Cause::TunnelTaken);
+        }
         match connect(local_port, peer) {
             Ok(ours) => {
                 let description = format!("{local_port}:{host}:{remote_port}");
                 let sender = ours.try_clone()?;
                 return Ok(Nio {
-                    identity: Identity::new(&KIND, description),
+                    identity: Identity { tunnel: Some(tunnel), ..Identity::new(&KIND, description) },
                     ends: Ends { ingress: Box::new(UdpNio(ours)), egress: Box::new(UdpNio(sender)) },
                 });
             }

@@ -16,10 +16,7 @@ pub(super) fn open_udp(lab: &Lab, local: &str, host: &str, remote: &str) -> Resu
     let (Some(local_port), Some(remote_port)) = (number::whole(local), number::whole(remote)) else {
         return Err(failed(&"a port is a number from 0 to 65535"));
     };
-    if local_port != 0 && lab.is_in_use("udp", &format!("{local_port}:{host}:{remote_port}")) {
-        return Err(failed(&"a running bridge has the same tunnel"));
-    }
-    nio::udp::open(local_port, host, remote_port).map_err(|cause| failed(&cause))
+    nio::udp::open(local_port, host, remote_port, |tunnel| lab.runs_tunnel(tunnel)).map_err(|cause| failed(&cause))
 }
 
 /// A line of statistics.
