@@ -44,8 +44,13 @@ impl Tunnel {
         Self { socket }
     }
 
+    /// Sends a frame. That the tunnel was not there is answered to the next one: that is no failure.
     pub(crate) fn send(&self, frame: &[u8]) {
-        self.socket.send(frame).expect("sent");
+        let refused = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
+        match self.socket.send(frame) {
+            Err(error) if refused(&error) => drop(self.socket.send(frame)),
+            sent => assert_eq!(sent.expect("sent"), frame.len()),
+        }
     }
 
     /// Sends marks of these numbers.
@@ -59,6 +64,15 @@ impl Tunnel {
         let len = self.socket.recv(&mut buffer).expect("a frame in time");
         buffer.truncate(len);
         buffer
+    }
+
+    /// The next frame, if one comes within `patience`.
+    pub(crate) fn receive_within(&self, patience: Duration) -> Option<Vec<u8>> {
+        self.socket.set_read_timeout(Some(patience)).expect("a timeout");
+        let mut buffer = vec![0; 1 << 16];
+        let received = self.socket.recv(&mut buffer);
+        self.socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        Some(buffer[..received.ok()?].to_vec())
     }
 
     /// The next frame must be the mark `number`.
@@ -147,4 +161,11 @@ impl<'a> TwoTunnels<'a> {
     pub(crate) fn wait_for_frames(&mut self, frames: u64) {
         self.client.wait_for_frames("b", "Source", frames);
     }
+}
+
+/// Whether no socket over IPv4 has a UDP port. It is read, not tried: a socket of ours could be in the way later.
+pub(crate) fn is_free(namespace: &Namespace, port: u16) -> bool {
+    let sockets = namespace.run(|| std::fs::read_to_string("/proc/thread-self/net/udp").expect("the sockets"));
+    let addresses = sockets.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
+    addresses.into_iter().all(|address| !address.ends_with(&format!(":{port:04X}")))
 }

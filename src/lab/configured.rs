@@ -47,7 +47,7 @@ fn open(lab: &Lab, end: &End) -> Result<Nio, String> {
     lab.console.stdout.say(&end.announcement());
     let (kind, opened) = match end {
         End::Udp { local_port, host, remote_port } => {
-            ("UDP", nio::udp::open(*local_port, host, *remote_port, |tunnel| lab.runs_tunnel(tunnel)))
+            ("UDP", nio::udp::open(*local_port, host, *remote_port, lab.mode, |tunnel| lab.runs_tunnel(tunnel)))
         }
         End::Unix { local, remote } => ("UNIX", nio::unix::open(local, remote)),
         End::Ethernet(device) => ("Ethernet", nio::ethernet::open(device, lab.mode)),

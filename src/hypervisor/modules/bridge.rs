@@ -157,7 +157,7 @@ impl Complaint {
 fn add_nio_udp(lab: &mut Lab, arguments: &[&str]) -> Answer {
     add_nio(lab, arguments[0], "UDP", |lab| {
         let &[_, local, host, remote] = arguments else { return Err(Complaint("missing arguments".to_owned())) };
-        open_udp(lab, local, host, remote).map_err(Complaint)
+        open_udp(lab, [local, host, remote], None).map_err(Complaint)
     })
 }
 
