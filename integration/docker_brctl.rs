@@ -1,12 +1,12 @@
 //! Making, moving and joining interfaces, as the modules `docker` and `brctl` of the control protocol do.
 
 use std::io;
-use std::process::{Child, Command};
+use std::process::Command;
 
 use rubridge::sys::netdev::Interface;
 use rubridge::sys::netlink::Netlink;
 
-use crate::lab::Namespace;
+use crate::lab::{Namespace, Process};
 
 /// What the tests do, within their namespaces.
 impl Namespace {
@@ -48,23 +48,6 @@ impl Namespace {
 
     fn has(&self, name: &str) -> bool {
         self.run(|| nix::net::if_::if_nametoindex(name).is_ok())
-    }
-}
-
-/// A process in a namespace, ended when dropped.
-struct Process(Child);
-
-impl Process {
-    fn inside(namespace: &Namespace) -> Self {
-        Self(namespace.run(|| Command::new("sleep").arg("600").spawn()).expect("sleep, of coreutils"))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -138,7 +121,7 @@ fn a_link_moves_to_the_namespace_of_a_process() {
     let process = Process::inside(&guest);
     host.tap("tap-gns3-e0");
     host.ip("link set tap-gns3-e0 up");
-    host.move_to_process("tap-gns3-e0", process.0.id(), "eth0").expect("moving");
+    host.move_to_process("tap-gns3-e0", process.id(), "eth0").expect("moving");
     assert!(!host.has("tap-gns3-e0"));
     assert!(guest.has("eth0") && !guest.has("tap-gns3-e0"));
 }
@@ -150,7 +133,7 @@ fn a_link_whose_new_name_is_taken_is_not_lost() {
     guest.tap("eth0");
     host.tap("rbt0");
     let taken = guest.index("eth0");
-    assert_eq!(code(host.move_to_process("rbt0", process.0.id(), "eth0")), libc::EEXIST);
+    assert_eq!(code(host.move_to_process("rbt0", process.id(), "eth0")), libc::EEXIST);
     assert!(guest.has("rbt0"), "the kernel has moved it before it gives it a name");
     assert_eq!(guest.index("eth0"), taken);
 }

@@ -24,7 +24,7 @@ struct Pair {
 
 /// What goes wrong, and until when.
 #[derive(Debug, Default)]
-struct Faults {
+pub(crate) struct Faults {
     /// Frames with metadata are refused, as some kernels do with what they said they take.
     refuse_metadata: AtomicBool,
     /// The next read meets a frame that the kernel cannot describe.
@@ -34,13 +34,13 @@ struct Faults {
 }
 
 /// A NIO, the test's end of its socket pair, and its faults.
-fn pair(name: &str) -> (Nio, UnixDatagram, Arc<Faults>) {
+pub(crate) fn pair(name: &str) -> (Nio, UnixDatagram, Arc<Faults>) {
     let (ours, theirs) = UnixDatagram::pair().expect("a socket pair");
     ours.set_nonblocking(true).expect("non-blocking");
     theirs.set_read_timeout(Some(crate::lab::PATIENCE)).expect("a timeout");
     let faults = Arc::new(Faults::default());
     let half = || Pair { socket: ours.try_clone().expect("a second handle"), faults: Arc::clone(&faults) };
-    let identity = Identity { kind: "pair", description: name.to_owned(), receive_filter: None };
+    let identity = Identity { kind: "pair", description: name.to_owned(), receive_filter: None, tunnel: None };
     let nio = Nio { identity, ends: Ends { ingress: Box::new(half()), egress: Box::new(half()) } };
     (nio, theirs, faults)
 }
@@ -94,7 +94,7 @@ fn numbered(number: u32) -> Vec<u8> {
     [&[0; 10], &[0xee; 60][..], &number.to_be_bytes()].concat()
 }
 
-fn receive(socket: &UnixDatagram) -> Vec<u8> {
+pub(crate) fn receive(socket: &UnixDatagram) -> Vec<u8> {
     let mut buffer = vec![0; 70_000];
     let len = socket.recv(&mut buffer).expect("a frame in time");
     buffer.truncate(len);

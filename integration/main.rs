@@ -3,15 +3,30 @@
 //! They need root, and say so where they do not have it.
 
 mod capture;
+mod captures;
 mod command_line;
+mod commanded_nics;
+mod commanded_taps;
+mod config_file;
 mod control;
+mod delays;
 mod differential;
 mod docker_brctl;
 mod engine;
+mod filters;
+mod gns3;
+mod iol;
 mod lab;
 mod linux_raw;
+mod nodes;
+mod privileges;
+mod queued;
+mod runs;
 mod soak;
 mod states;
 mod tap;
+mod tracing;
 mod transcripts;
 mod transfer;
+mod tunnels;
+mod unix_sockets;

@@ -3,7 +3,7 @@
 //! Lines of a transcript: `>` sent (behind `@raw` as it is, with escapes), `<` received, `;` a comment, `(eof)` the
 //! connection was closed. `<pid>` is the program's process id.
 
-use crate::lab::{Hypervisor, Namespace};
+use crate::lab::{Hypervisor, Namespace, with_own_tmp};
 
 /// A command and the bytes that must come back; nothing where the connection is closed.
 struct Exchange {
@@ -57,9 +57,11 @@ fn bridges_are_commanded_as_ever() {
 
 #[test]
 fn iol_containers_and_kernel_bridges_are_commanded_as_ever() {
-    let namespace = Namespace::new();
-    namespace.ip("link add rbbr0 type bridge");
-    let mut hypervisor = Hypervisor::start(&namespace);
-    replay(&hypervisor, include_str!("transcripts/iol-docker-brctl.txt"));
-    assert_eq!(hypervisor.end(), Some(0));
+    with_own_tmp(|| {
+        let namespace = Namespace::new();
+        namespace.ip("link add rbbr0 type bridge");
+        let mut hypervisor = Hypervisor::start(&namespace);
+        replay(&hypervisor, include_str!("transcripts/iol-docker-brctl.txt"));
+        assert_eq!(hypervisor.end(), Some(0));
+    });
 }

@@ -59,7 +59,7 @@ impl Path {
 }
 
 /// Sends [`BYTES`] from one namespace to an address in another.
-fn send(from: &Namespace, to: &Namespace, address: &str) {
+pub(crate) fn send(from: &Namespace, to: &Namespace, address: &str) {
     let listener = to.run(|| {
         // The address may need a moment after its interface came up.
         let mut listener = None;

@@ -11,8 +11,8 @@ use crossbeam_channel::{Sender, bounded};
 
 /// Lines that may wait to be written.
 const WAITING: usize = 256;
-/// How long to wait for a stream's last lines. On a busy machine a thread may have to wait so long for a CPU; only a
-/// reader that does not read takes longer.
+/// How long to wait for a stream's last lines. Only where nobody reads them does it take any time; a busy machine
+/// needs a moment until it gets around to the thread that writes them.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 enum Message {

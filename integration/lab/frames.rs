@@ -25,6 +25,12 @@ impl Random {
         (0..count).map(|_| self.next().to_le_bytes()[0]).collect()
     }
 
+    /// So many frames, each of 1 to 1600 bytes.
+    pub(crate) fn frames(&mut self, count: usize) -> Vec<Vec<u8>> {
+        let lens: Vec<usize> = (0..count).map(|_| 1 + self.below(1600)).collect();
+        lens.into_iter().map(|len| self.bytes(len)).collect()
+    }
+
     pub(crate) fn one_of<T: Copy>(&mut self, values: &[T]) -> T {
         values[self.below(values.len())]
     }

@@ -2,25 +2,19 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::ops::{Deref, DerefMut};
+use std::process::Command;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
-use super::{Folder, Namespace, PATIENCE, wait_until};
+use super::{Daemon, Folder, Namespace, PATIENCE, wait_until};
 
 /// Every namespace has all ports to itself.
 pub(crate) const PORT: u16 = 4299;
-const PROGRAM: &str = env!("CARGO_BIN_EXE_rubridge");
 
-/// A running `rubridge -H`, killed when dropped.
+/// A running `rubridge -H`.
 pub(crate) struct Hypervisor<'a> {
     namespace: &'a Namespace,
-    child: Child,
     address: SocketAddr,
-    /// Where it runs, and where its log is.
-    pub(crate) folder: Folder,
+    daemon: Daemon,
 }
 
 /// A connection to it.
@@ -37,30 +31,31 @@ impl<'a> Hypervisor<'a> {
     /// Starts it with more options, and waits until it listens.
     pub(crate) fn start_with(namespace: &'a Namespace, options: &str) -> Self {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
-        Self::run(namespace, Command::new(PROGRAM), &format!("-H {address} {options}"), address)
+        Self::run(namespace, Daemon::command(), &format!("-H {address} {options}"), address)
     }
 
     /// Starts it with `arguments`, by which it listens on `address`, and waits until it does.
     pub(crate) fn listening(namespace: &'a Namespace, arguments: &str, address: SocketAddr) -> Self {
-        Self::run(namespace, Command::new(PROGRAM), arguments, address)
+        Self::run(namespace, Daemon::command(), arguments, address)
+    }
+
+    /// Starts it by `command`, with some privileges or as another file, and waits until it listens.
+    pub(crate) fn by(namespace: &'a Namespace, command: Command) -> Self {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+        Self::run(namespace, command, &format!("-H {address}"), address)
     }
 
     /// Starts it so that it may have so many descriptors, and waits until it listens.
     pub(crate) fn limited(namespace: &'a Namespace, descriptors: usize) -> Self {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
         // Of util-linux; it becomes the program that it runs.
         let mut command = Command::new("prlimit");
-        command.arg(format!("--nofile={descriptors}")).arg(PROGRAM);
-        Self::run(namespace, command, &format!("-H {address}"), address)
+        command.arg(format!("--nofile={descriptors}")).arg(Daemon::command().get_program());
+        Self::by(namespace, command)
     }
 
-    fn run(namespace: &'a Namespace, mut command: Command, arguments: &str, address: SocketAddr) -> Self {
-        let folder = Folder::new();
-        let log = std::fs::File::create(folder.path().join("ubridge.log")).expect("a log file");
-        command.args(arguments.split_whitespace()).current_dir(folder.path()).stdin(Stdio::null());
-        command.stdout(log.try_clone().expect("a second handle")).stderr(log);
-        let child = namespace.run(|| command.spawn()).expect("the program starts");
-        let hypervisor = Self { namespace, child, address, folder };
+    fn run(namespace: &'a Namespace, command: Command, arguments: &str, address: SocketAddr) -> Self {
+        let daemon = Daemon::start(namespace, Folder::new(), command, arguments);
+        let hypervisor = Self { namespace, address, daemon };
         wait_until("it listens", || namespace.run(|| TcpStream::connect(address)).is_ok());
         hypervisor
     }
@@ -69,61 +64,19 @@ impl<'a> Hypervisor<'a> {
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.namespace, self.address)
     }
+}
 
-    pub(crate) fn id(&self) -> i32 {
-        i32::try_from(self.child.id()).expect("a process id")
-    }
+impl Deref for Hypervisor<'_> {
+    type Target = Daemon;
 
-    /// Its memory, in KiB.
-    pub(crate) fn memory(&self) -> usize {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
-        line.trim().trim_end_matches(" kB").parse().expect("a number")
-    }
-
-    /// What it has printed so far.
-    pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("ubridge.log")).expect("the log")
-    }
-
-    /// A path in its folder.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// Entries of a folder of its /proc folder: `fd`, `task`.
-    pub(crate) fn count(&self, what: &str) -> usize {
-        std::fs::read_dir(format!("/proc/{}/{what}", self.id())).expect("it runs").count()
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.id()), signal).expect("it runs");
-    }
-
-    /// Waits until it has ended, and returns its exit code.
-    pub(crate) fn end(&mut self) -> Option<i32> {
-        let mut status = None;
-        wait_until("it has ended", || {
-            status = self.child.try_wait().expect("its status");
-            status.is_some()
-        });
-        status.and_then(|status| status.code())
-    }
-
-    /// Whether it still runs.
-    pub(crate) fn is_running(&mut self) -> bool {
-        self.child.try_wait().expect("its status").is_none()
+    fn deref(&self) -> &Daemon {
+        &self.daemon
     }
 }
 
-impl Drop for Hypervisor<'_> {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            let log = std::fs::read_to_string(self.folder.path().join("ubridge.log"));
-            eprintln!("its log:\n{}", log.unwrap_or_default());
-        }
+impl DerefMut for Hypervisor<'_> {
+    fn deref_mut(&mut self) -> &mut Daemon {
+        &mut self.daemon
     }
 }
 
@@ -149,6 +102,13 @@ impl Client {
         let reply = self.ask(command);
         assert!(reply.last().is_some_and(|line| line.starts_with("100-")), "{command}: {reply:?}");
         reply
+    }
+
+    /// Sends lines that must succeed.
+    pub(crate) fn tell_all(&mut self, commands: &[&str]) {
+        for command in commands {
+            self.tell(command);
+        }
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
@@ -184,6 +144,11 @@ impl Client {
         let line = reply.iter().find(|line| line.contains(title)).expect("the NIO's line");
         let numbers = line.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok());
         numbers.skip(1).collect::<Vec<_>>().try_into().expect("four numbers")
+    }
+
+    /// Waits until the NIO whose line starts with `title` has received so many frames.
+    pub(crate) fn wait_for_frames(&mut self, bridge: &str, title: &str, frames: u64) {
+        wait_until("all frames are received", || self.stats(bridge, title)[0] == frames);
     }
 }
 

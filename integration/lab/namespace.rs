@@ -24,8 +24,20 @@ impl Namespace {
         let namespace = Self(std::thread::spawn(create).join().expect("the thread"));
         namespace.ip("link set lo up");
         // Without this the first frames of a transfer over IPv6 wait for duplicate address detection.
-        namespace.run(|| std::fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", "0").expect("sysctl"));
+        namespace.set("ipv6/conf/default/accept_dad", "0");
         namespace
+    }
+
+    /// One whose kernel sends no frames of its own accord, as IPv6 does on every interface.
+    pub(crate) fn quiet() -> Self {
+        let namespace = Self::new();
+        namespace.set("ipv6/conf/default/disable_ipv6", "1");
+        namespace
+    }
+
+    /// Sets one of the namespace's switches, by its path in /proc/sys/net.
+    pub(crate) fn set(&self, switch: &str, value: &str) {
+        self.run(|| std::fs::write(format!("/proc/sys/net/{switch}"), value).expect("sysctl"));
     }
 
     /// Runs `task` on a thread inside the namespace; a process that it starts lives there too.

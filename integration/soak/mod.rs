@@ -129,7 +129,7 @@ impl Footprint {
 fn nothing_is_left(namespace: &Namespace, hypervisor: &Hypervisor<'_>) {
     let links = namespace.command("ip", "-o link show");
     assert!(!links.contains("rbtap"), "{links}");
-    let files = std::fs::read_dir(hypervisor.folder.path()).expect("its folder").flatten();
+    let files = std::fs::read_dir(hypervisor.folder()).expect("its folder").flatten();
     let names: Vec<_> = files.filter_map(|file| file.file_name().into_string().ok()).collect();
     assert!(names.iter().all(|name| name.ends_with(".pcap") || name == "ubridge.log"), "{names:?}");
     assert!(names.iter().any(|name| name.ends_with(".pcap")), "no capture was ever started");

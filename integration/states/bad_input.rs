@@ -25,7 +25,7 @@ fn look(namespace: &Namespace, hypervisor: &Hypervisor<'_>, client: &mut Client)
     let mut seen: Vec<String> = looks.iter().flat_map(|command| client.tell(command)).collect();
     seen.push(namespace.command("ip", "-o link show"));
     seen.push(format!("{} descriptors, {} threads", hypervisor.count("fd"), hypervisor.count("task")));
-    let files = std::fs::read_dir(hypervisor.folder.path()).expect("its folder").flatten();
+    let files = std::fs::read_dir(hypervisor.folder()).expect("its folder").flatten();
     let mut files: Vec<_> = files.map(|file| file.file_name()).collect();
     files.sort();
     seen.push(format!("{files:?}"));

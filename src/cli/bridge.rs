@@ -31,7 +31,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stats: Option<u64>,
     /// Offloads to use: `auto`, `off` for a plain bridge that knows nothing of them, or what to leave out, as
-    /// `no-tso4,no-tso6,no-ecn,no-uso,no-csum,no-merge`
+    /// `no-tso4,no-tso6,no-ecn,no-uso,no-csum,no-merge,no-runs`
     #[arg(long, value_name = "WHICH", default_value = "auto", value_parser = offload::parse)]
     offload: Mode,
 }

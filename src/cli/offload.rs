@@ -19,16 +19,17 @@ pub(super) fn parse(text: &str) -> Result<Mode, String> {
             "no-ecn" => &mut features.ecn,
             "no-uso" => &mut features.uso,
             "no-merge" => &mut features.merge,
+            "no-runs" => &mut features.runs,
             other => {
                 return Err(format!(
-                    "'{other}' is none of auto, off, no-csum, no-tso4, no-tso6, no-ecn, no-uso, no-merge"
+                    "'{other}' is none of auto, off, no-csum, no-tso4, no-tso6, no-ecn, no-uso, no-merge, no-runs"
                 ));
             }
         };
         *feature = false;
     }
     // A super-frame's checksums are unfinished, so without them nothing passes whole.
-    Ok(Mode::Offloads(if features.checksum { features } else { Features::NONE }))
+    Ok(Mode::Offloads(if features.checksum { features } else { Features { runs: features.runs, ..Features::NONE } }))
 }
 
 #[cfg(test)]
@@ -41,7 +42,9 @@ mod tests {
         assert_eq!(parse("off"), Ok(Mode::Plain));
         let some = Features { tso6: false, uso: false, ..Features::ALL };
         assert_eq!(parse("no-tso6, no-uso"), Ok(Mode::Offloads(some)));
-        assert_eq!(parse("no-csum"), Ok(Mode::Offloads(Features::NONE)));
+        let finished = Features { runs: true, ..Features::NONE };
+        assert_eq!(parse("no-csum"), Ok(Mode::Offloads(finished)));
+        assert_eq!(parse("no-runs,no-csum"), Ok(Mode::Offloads(Features::NONE)));
         assert!(parse("tso4").unwrap_err().contains("no-tso4"));
         assert!(parse("").is_err());
     }

@@ -129,6 +129,8 @@ pub struct Counters {
     pub frames_out: Counter,
     /// Bytes sent.
     pub bytes_out: Counter,
+    /// Calls that sent frames, one or several each.
+    pub writes: Counter,
     /// Super-frames sent whole.
     pub passed: Counter,
     /// Super-frames merged here from single frames; sent whole, they count there too.

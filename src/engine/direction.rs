@@ -10,6 +10,7 @@ use super::outlet::Outlet;
 use super::worker::{Task, Turn};
 use crate::nio::{Egress, Frame, Ingress};
 use crate::wire::coalesce::Merger;
+use crate::wire::offload::Offload;
 use crate::wire::{ETHERNET_LEN, VLAN_TAG_LEN};
 
 /// Frames, or super-frames, sent before the worker looks for commands and its other tasks.
@@ -21,6 +22,8 @@ pub(super) struct Direction {
     inlet: Inlet,
     /// The frame to send next, or that is in flight.
     frame: Frame,
+    /// It has been read, and the outlet has not had it yet.
+    frame_is_read: bool,
     /// The frame behind it, where one has been read already.
     next: Frame,
     next_is_read: bool,
@@ -29,13 +32,23 @@ pub(super) struct Direction {
 
 impl Direction {
     pub(super) fn new(inlet: Inlet, outlet: Outlet) -> Self {
-        Self { inlet, frame: Frame::default(), next: Frame::default(), next_is_read: false, outlet }
+        let (frame, next) = Default::default();
+        Self { inlet, frame, frame_is_read: false, next, next_is_read: false, outlet }
     }
 
     /// Gives up what is still to be sent, and returns what it was made of.
     pub(super) fn into_ends(mut self) -> (Box<dyn Ingress>, Box<dyn Egress>) {
-        if self.next_is_read {
-            self.outlet.counters.lost(DropReason::Stopped, WireSize::one(self.next.bytes()));
+        let lost = |bytes: &[u8]| self.outlet.counters.lost(DropReason::Stopped, WireSize::one(bytes));
+        if self.frame_is_read {
+            lost(self.frame.bytes());
+        }
+        // A run that the outlet has taken is its to account for.
+        while !self.outlet.has_taken_run() && self.frame.advance() {
+            lost(self.frame.bytes());
+        }
+        while self.next_is_read {
+            lost(self.next.bytes());
+            self.next_is_read = self.next.advance();
         }
         (self.inlet.into_ingress(), self.outlet.into_egress())
     }
@@ -46,22 +59,39 @@ impl Direction {
             if let Some(end) = self.outlet.send(&mut self.frame) {
                 return end;
             }
-            if std::mem::take(&mut self.next_is_read) {
-                std::mem::swap(&mut self.frame, &mut self.next);
-            } else {
-                match self.inlet.receive(&mut self.frame, &self.outlet.counters) {
-                    Found::Frame => {}
-                    Found::Failure => continue,
-                    Found::End => return Turn::Drained,
+            match self.next_frame() {
+                Found::Frame => {}
+                Found::Failure => continue,
+                Found::End => return self.outlet.finish(&mut self.frame).unwrap_or(Turn::Drained),
+            }
+            if self.outlet.takes_runs() && self.frame.run().is_some() {
+                // What waits to be sent together came before.
+                if let Some(end) = self.outlet.finish(&mut self.frame) {
+                    self.frame_is_read = true;
+                    return end;
                 }
+                self.outlet.take_run(&self.frame);
+                continue;
             }
             let drained = self.merge();
             self.outlet.take(&mut self.frame);
             if drained {
-                return self.outlet.send(&mut self.frame).unwrap_or(Turn::Drained);
+                return self.outlet.finish(&mut self.frame).unwrap_or(Turn::Drained);
             }
         }
-        self.outlet.send(&mut self.frame).unwrap_or(Turn::Unfinished)
+        self.outlet.finish(&mut self.frame).unwrap_or(Turn::Unfinished)
+    }
+
+    /// Moves on to the next frame: of the run that was received, of what was read already, or of the ingress.
+    fn next_frame(&mut self) -> Found {
+        if std::mem::take(&mut self.frame_is_read) || self.frame.advance() {
+            return Found::Frame;
+        }
+        if std::mem::take(&mut self.next_is_read) {
+            std::mem::swap(&mut self.frame, &mut self.next);
+            return Found::Frame;
+        }
+        self.inlet.receive(&mut self.frame, &self.outlet.counters)
     }
 
     /// Appends the segments that follow the frame just received, as far as they have arrived: nothing waits
@@ -77,17 +107,23 @@ impl Direction {
             return false;
         };
         let drained = loop {
-            match self.inlet.receive(&mut self.next, &self.outlet.counters) {
-                Found::Frame => {}
-                Found::Failure => break false,
-                Found::End => break true,
+            if let Some((frame, next)) = self.frame.with_next() {
+                let Some(payload) = merger.follow(frame, next, Offload::default()) else { break false };
+                let count = payload.len();
+                self.frame.append_next(count);
+                continue;
+            }
+            if !self.next_is_read {
+                match self.inlet.receive(&mut self.next, &self.outlet.counters) {
+                    Found::Frame => self.next_is_read = true,
+                    Found::Failure => break false,
+                    Found::End => break true,
+                }
             }
             let offload = self.next.offload;
-            let Some(payload) = merger.follow(self.frame.bytes(), self.next.bytes(), offload) else {
-                self.next_is_read = true;
-                break false;
-            };
+            let Some(payload) = merger.follow(self.frame.bytes(), self.next.bytes(), offload) else { break false };
             self.frame.append(payload);
+            self.next_is_read = self.next.advance();
         };
         self.outlet.counters.merged.add(u64::from(merger.has_merged()));
         self.frame.offload = merger.complete(self.frame.bytes());

@@ -32,13 +32,15 @@ pub struct Hub {
 struct Distributor {
     inlet: Inlet,
     frame: Frame,
+    /// Until all tunnels are there, frames wait.
+    is_open: bool,
     outlets: BTreeMap<Port, Outlet>,
     /// Frames for ports that lead nowhere.
     stray: SharedCounters,
 }
 
 impl Hub {
-    /// Starts with no tunnel.
+    /// Starts with no tunnel; frames of the shared socket wait until [`Hub::open`].
     ///
     /// # Errors
     /// Where the socket cannot be watched.
@@ -46,11 +48,17 @@ impl Hub {
         let distributor = Distributor {
             inlet: Inlet::new(name.to_owned(), shared),
             frame: Frame::default(),
+            is_open: false,
             outlets: BTreeMap::new(),
             stray: Arc::default(),
         };
         let distributor = engine.run(distributor).map_err(|(error, _)| error)?;
         Ok(Self { tunnels: BTreeMap::new(), distributor })
+    }
+
+    /// Begins to hand out the frames of the shared socket, first those that came before.
+    pub fn open(&self) {
+        self.distributor.call(|distributor| distributor.is_open = true);
     }
 
     /// Forwards between the tunnel called `name` and `shared`, the way to the same port of the socket's peer.
@@ -114,6 +122,9 @@ impl Hub {
 
 impl Distributor {
     fn distribute(&mut self) -> Turn {
+        if !self.is_open {
+            return Turn::Drained;
+        }
         for _ in 0..FRAMES_PER_TURN {
             match self.inlet.receive(&mut self.frame, &self.stray) {
                 Found::Frame => {}

@@ -66,8 +66,6 @@ impl Link {
     /// Where a descriptor cannot be watched.
     pub fn start(engine: &Engine, first: Nio, second: Nio, equipment: Equipment) -> Result<Self, StartError> {
         let ((first_name, mut first), (second_name, mut second)) = (first.into_parts(), second.into_parts());
-        first.ingress.set_offloads(second.egress.features());
-        second.ingress.set_offloads(first.egress.features());
         first.ingress.resume();
         second.ingress.resume();
         let [there_counters, back_counters] = equipment.counters;

@@ -10,6 +10,7 @@ mod linger;
 pub mod link;
 mod outlet;
 pub mod plan;
+mod run;
 pub mod stages;
 mod worker;
 

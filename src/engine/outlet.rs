@@ -9,11 +9,15 @@ use std::time::Instant;
 use super::counters::{DropReason, SharedCounters, WireSize};
 use super::faults::{LogGate, SendFault, Trust};
 use super::plan::{Plan, Planned, Unplannable, plan};
+use super::run::Run;
 use super::stages::{Staged, Stages};
 use super::worker::Turn;
 use crate::nio::{Egress, Frame};
 use crate::wire::offload::{Features, Offload, SuperFrameKind};
 use crate::wire::segment::Cutter;
+
+/// Where the trust in runs is.
+const RUNS: usize = 4;
 
 /// Pieces of super-frames sent in a turn: a hostile super-frame makes tens of thousands.
 const PIECES_PER_TURN: usize = 1024;
@@ -27,11 +31,13 @@ pub(super) struct Outlet {
     offered: Features,
     features: Features,
     mtu: Option<u32>,
-    /// By [`trust_of`].
-    trust: [Trust; 4],
+    /// By [`trust_of`], and in runs.
+    trust: [Trust; 5],
     pub(super) counters: SharedCounters,
     log: LogGate,
     in_flight: Option<InFlight>,
+    /// What is to be sent together, where the egress takes several frames in one call.
+    run: Option<Run>,
     stages: Arc<Stages>,
     staged: Staged,
 }
@@ -54,11 +60,12 @@ impl Outlet {
             offered,
             features: offered,
             mtu: egress.mtu(),
-            egress,
             trust: Default::default(),
             counters,
             log: LogGate::default(),
             in_flight: None,
+            run: egress.run_limit().map(Run::new),
+            egress,
             stages: Arc::default(),
             staged: Staged::default(),
         };
@@ -98,6 +105,10 @@ impl Outlet {
             let rest = cutter.map_or(0, |cutter| cutter.remaining() as u64);
             self.counters.drop_frames(DropReason::Stopped, size.frames + rest);
         }
+        if let Some(run) = &mut self.run {
+            self.counters.drop_frames(DropReason::Stopped, run.frames() as u64);
+            run.clear();
+        }
         self.staged.clear(&self.counters);
     }
 
@@ -122,7 +133,13 @@ impl Outlet {
                     self.stage(frame);
                 }
             }
-            Err(Unplannable { reason, input }) => self.counters.lost(reason, input),
+            Err(Unplannable { reason, input }) => {
+                self.counters.lost(reason, input);
+                if let Some(held_back) = self.log.pass() {
+                    let (bytes, reason) = (frame.bytes().len(), reason.name());
+                    tracing::warn!(nio = self.name, bytes, mtu = self.mtu, held_back, reason, "a frame was dropped");
+                }
+            }
         }
     }
 
@@ -150,13 +167,119 @@ impl Outlet {
         }
     }
 
-    /// Sends what is in flight and what is due; returns how the turn ends where that could not be done.
+    /// Whether a whole run can be taken as it is.
+    pub(super) fn takes_runs(&self) -> bool {
+        self.run.is_some() && self.stages.is_empty()
+    }
+
+    /// Takes the whole run in the buffer, where [`Outlet::takes_runs`]; [`Outlet::send`] must have emptied it of what was
+    /// there before.
+    pub(super) fn take_run(&mut self, frame: &Frame) {
+        let (Some(run), Some((bytes, size))) = (&mut self.run, frame.run()) else { return };
+        let frames = bytes.len().div_ceil(size) as u64;
+        self.counters.received(WireSize { frames, bytes: bytes.len() as u64 });
+        run.borrow(frame);
+        if !self.trust[RUNS].ask() {
+            run.send_singly();
+        }
+    }
+
+    /// Whether the run in the buffer has been taken and is not sent yet.
+    pub(super) fn has_taken_run(&self) -> bool {
+        self.run.as_ref().is_some_and(Run::is_borrowed)
+    }
+
+    /// Sends everything that there is to send; returns how the turn ends where that could not be done.
+    pub(super) fn finish(&mut self, frame: &mut Frame) -> Option<Turn> {
+        self.send(frame).or_else(|| self.flush(frame))
+    }
+
+    /// Sends what is in flight and what is due, so that the buffer is free; returns how the turn ends where that could not
+    /// be done. Frames of which the egress takes several wait for others, until [`Outlet::finish`].
     pub(super) fn send(&mut self, frame: &mut Frame) -> Option<Turn> {
+        let together = self.takes_runs();
+        if self.run.as_ref().is_some_and(|run| !run.is_empty() && (run.is_borrowed() || !together)) {
+            if let Some(end) = self.flush(frame) {
+                return Some(end);
+            }
+        }
+        let end = if together { self.gather(frame) } else { self.send_in_flight(frame) };
+        end.or_else(|| self.send_staged())
+    }
+
+    /// Adds what is in flight to the run.
+    fn gather(&mut self, frame: &mut Frame) -> Option<Turn> {
+        let mut pieces = 0;
+        while let Some(flight) = self.in_flight.take() {
+            let len = flight.range.len();
+            if self.run.as_ref().is_some_and(|run| !run.takes(len)) {
+                if let Some(end) = self.flush(frame) {
+                    self.in_flight = Some(flight);
+                    return Some(end);
+                }
+            }
+            if let Some(run) = &mut self.run {
+                if run.is_empty() && !self.trust[RUNS].ask() {
+                    run.send_singly();
+                }
+                run.push(&frame.bytes()[flight.range]);
+            }
+            self.in_flight = flight.cutter.and_then(|cutter| next_segment(frame, cutter));
+            pieces += 1;
+            if pieces == PIECES_PER_TURN {
+                return Some(self.flush(frame).unwrap_or(Turn::Unfinished));
+            }
+        }
+        None
+    }
+
+    /// Sends the run.
+    fn flush(&mut self, frame: &mut Frame) -> Option<Turn> {
+        let run = self.run.as_mut()?;
+        let borrowed = run.is_borrowed();
+        while !run.is_empty() {
+            let (bytes, size) = run.next_call(frame);
+            let len = bytes.len();
+            let sent = WireSize { frames: len.div_ceil(size.max(1)) as u64, bytes: len as u64 };
+            match self.egress.send_run(bytes, size) {
+                Ok(()) => {
+                    self.counters.sent(sent);
+                    self.counters.writes.add(1);
+                    if sent.frames > 1 {
+                        self.trust[RUNS].accepted();
+                    }
+                }
+                Err(error) => match SendFault::of(&error) {
+                    SendFault::Later => return Some(Turn::Blocked),
+                    SendFault::Again => continue,
+                    // A route that cannot do it answers EIO (udp_send_skb, net/ipv4/udp.c).
+                    SendFault::Refused(_) | SendFault::Lost(DropReason::LinkDown) if sent.frames > 1 => {
+                        self.counters.fallbacks.add(1);
+                        self.trust[RUNS].refused();
+                        run.send_singly();
+                        continue;
+                    }
+                    SendFault::Refused(reason) | SendFault::Lost(reason) => {
+                        self.counters.drop_frames(reason, sent.frames);
+                        complain(&mut self.log, (&self.name, self.mtu), &error, reason, sent.bytes);
+                    }
+                },
+            }
+            run.advance(len);
+        }
+        if borrowed {
+            frame.end_run();
+        }
+        None
+    }
+
+    fn send_in_flight(&mut self, frame: &mut Frame) -> Option<Turn> {
         let mut pieces = 0;
         while let Some(InFlight { range, offload, size, cutter }) = self.in_flight.take() {
             match self.egress.send(frame.outgoing(range.clone(), offload)) {
                 Ok(()) => {
                     self.counters.sent(size);
+                    self.counters.writes.add(1);
                     if offload.super_frame.is_some() {
                         self.counters.passed.add(1);
                     }
@@ -178,7 +301,7 @@ impl Outlet {
                     }
                     SendFault::Refused(reason) | SendFault::Lost(reason) => {
                         self.counters.drop_frames(reason, size.frames);
-                        self.complain(&error, reason);
+                        complain(&mut self.log, (&self.name, self.mtu), &error, reason, size.bytes);
                     }
                 },
             }
@@ -188,14 +311,17 @@ impl Outlet {
                 return Some(Turn::Unfinished);
             }
         }
-        self.send_staged()
+        None
     }
 
     fn send_staged(&mut self) -> Option<Turn> {
         self.staged.release(&self.stages, &self.counters);
         while let Some(mut packet) = self.staged.ready.pop_front() {
             match self.egress.send(packet.outgoing()) {
-                Ok(()) => self.counters.sent(WireSize::one(packet.frame())),
+                Ok(()) => {
+                    self.counters.sent(WireSize::one(packet.frame()));
+                    self.counters.writes.add(1);
+                }
                 Err(error) => match SendFault::of(&error) {
                     fault @ (SendFault::Later | SendFault::Again) => {
                         self.staged.ready.push_front(packet);
@@ -206,7 +332,7 @@ impl Outlet {
                     }
                     SendFault::Refused(reason) | SendFault::Lost(reason) => {
                         self.counters.drop_frames(reason, 1);
-                        self.complain(&error, reason);
+                        complain(&mut self.log, (&self.name, self.mtu), &error, reason, packet.frame().len() as u64);
                     }
                 },
             }
@@ -237,15 +363,15 @@ impl Outlet {
             Err(_) => self.counters.drop_frames(reason, size.frames),
         }
     }
+}
 
-    fn complain(&mut self, error: &io::Error, reason: DropReason) {
-        // A peer that has not been started yet, or is stopped again, is everyday life in a lab.
-        if reason == DropReason::NoPeer {
-            return;
-        }
-        if let Some(held_back) = self.log.pass() {
-            tracing::warn!(nio = self.name, %error, held_back, reason = reason.name(), "a frame was dropped");
-        }
+fn complain(log: &mut LogGate, (nio, mtu): (&str, Option<u32>), error: &io::Error, reason: DropReason, bytes: u64) {
+    // A peer that has not been started yet, or is stopped again, is everyday life in a lab.
+    if reason == DropReason::NoPeer {
+        return;
+    }
+    if let Some(held_back) = log.pass() {
+        tracing::warn!(nio, %error, bytes, mtu, held_back, reason = reason.name(), "a frame was dropped");
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use super::counters::{Counters, DropReason};
+use super::faults::LogGate;
 use crate::capture::Capture;
 use crate::filter::{Filter, Named, Verdict};
 use crate::nio::Packet;
@@ -59,6 +60,7 @@ pub(super) struct Staged {
     /// Memory of the frames in the lines.
     held: usize,
     spares: Vec<Vec<u8>>,
+    log: LogGate,
 }
 
 /// The frames that one filter holds back, in order.
@@ -164,6 +166,10 @@ impl Staged {
     fn hold(&mut self, packet: Packet, filter: &Arc<dyn Filter>, due: Instant, counters: &Counters) {
         if self.held + packet.memory() > HELD_LIMIT {
             counters.drop_frames(DropReason::DelayFull, 1);
+            if let Some(not_told) = self.log.pass() {
+                let reason = DropReason::DelayFull.name();
+                tracing::warn!(bytes = self.held, not_told, reason, "a filter holds back more than there is room for");
+            }
             return self.recycle(packet);
         }
         self.held += packet.memory();

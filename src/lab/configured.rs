@@ -46,7 +46,9 @@ fn start_one(lab: &mut Lab, config: &BridgeConfig) -> Result<(), String> {
 fn open(lab: &Lab, end: &End) -> Result<Nio, String> {
     lab.console.stdout.say(&end.announcement());
     let (kind, opened) = match end {
-        End::Udp { local_port, host, remote_port } => ("UDP", nio::udp::open(*local_port, host, *remote_port)),
+        End::Udp { local_port, host, remote_port } => {
+            ("UDP", nio::udp::open(*local_port, host, *remote_port, lab.mode, |tunnel| lab.runs_tunnel(tunnel)))
+        }
         End::Unix { local, remote } => ("UNIX", nio::unix::open(local, remote)),
         End::Ethernet(device) => ("Ethernet", nio::ethernet::open(device, lab.mode)),
         End::Tap(device) => ("TAP", nio::tap::open(device, lab.mode)),

@@ -73,6 +73,12 @@ impl IolBridge {
         self.hub.is_some()
     }
 
+    /// The tunnel at a port.
+    #[must_use]
+    pub fn tunnel(&self, port: Port) -> Option<&Identity> {
+        Some(&self.ports.get(&port)?.tunnel.as_ref()?.identity)
+    }
+
     /// Its tunnels.
     pub fn tunnels(&self) -> impl Iterator<Item = &Identity> {
         self.ports.values().filter_map(|port| Some(&port.tunnel.as_ref()?.identity))
@@ -93,8 +99,9 @@ impl IolBridge {
             let shared = tunnel.map(|tunnel| self.station.egress(tunnel.instance, port)).transpose()?;
             self.attach(engine, port, shared)
         });
-        if started.is_err() {
-            self.stop();
+        match &self.hub {
+            Some(hub) if started.is_ok() => hub.open(),
+            _ => drop(self.stop()),
         }
         started
     }

@@ -10,6 +10,7 @@ pub use iol::IolBridge;
 
 use crate::engine::Engine;
 use crate::nio::iol::{Port, Station, StationError};
+use crate::nio::udp::Tunnel;
 use crate::nio::{Mode, Nio};
 use crate::output::Console;
 
@@ -68,14 +69,13 @@ impl Lab {
         Some(bridge.start(&self.engine))
     }
 
-    /// Whether a running bridge has a NIO that reads and writes the very same as one described so: the newer of two
-    /// sockets with the same ports and peer would take all that the older one is to receive.
+    /// Whether a running bridge has this tunnel.
     #[must_use]
-    pub fn is_in_use(&self, kind: &str, description: &str) -> bool {
+    pub fn runs_tunnel(&self, tunnel: Tunnel) -> bool {
         let bridges = self.bridges.iter().filter(|bridge| bridge.is_running());
         let iol_bridges = self.iol_bridges.iter().filter(|bridge| bridge.is_running());
         let nios = bridges.flat_map(Bridge::nios).flatten().chain(iol_bridges.flat_map(IolBridge::tunnels));
-        nios.into_iter().any(|nio| nio.kind == kind && nio.description == description)
+        nios.into_iter().any(|nio| nio.tunnel == Some(tunnel))
     }
 
     /// The IOL bridges, newest first.

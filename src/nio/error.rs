@@ -62,6 +62,9 @@ pub enum Cause {
     /// The name of a tunnel's far end cannot be resolved.
     #[error("no address is known for the host {0}")]
     UnknownHost(String),
+    /// Another bridge has the very same tunnel.
+    #[error("a running bridge has the same tunnel")]
+    TunnelTaken,
     /// Anything else.
     #[error(transparent)]
     Io(#[from] io::Error),

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Cause, Ends, Frame, Identity, Ingress, Kind, Mode, Nio, ReceiveError, linux_raw};
 use crate::filter::{Bpf, FilterError};
-use crate::wire::offload::Features;
 
 /// See the module's documentation.
 pub(super) const KIND: Kind = Kind { name: "ethernet", arguments: "<interface>", open };
@@ -68,9 +67,5 @@ impl Ingress for EthernetIngress {
 
     fn resume(&mut self) {
         self.inner.resume();
-    }
-
-    fn set_offloads(&mut self, features: Features) {
-        self.inner.set_offloads(features);
     }
 }

@@ -10,12 +10,16 @@ use crate::wire::{MAX_FRAME_LEN, VLAN_TAG_LEN};
 const HEADROOM: usize = 16;
 const _: () = assert!(HEADROOM >= VIRTIO_HEADER_LEN + VLAN_TAG_LEN);
 
-/// One frame with its metadata. Each direction has one, and reuses it for every frame.
+/// One frame with its metadata, and perhaps a run of others behind it that arrived together. Each direction has one, and
+/// reuses it for every frame.
 #[derive(Debug)]
 pub struct Frame {
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
+    /// The rest of the run: frames of `size` bytes each, the last one perhaps shorter.
+    rest: Range<usize>,
+    size: usize,
     /// What the kernel said of it.
     pub offload: Offload,
 }
@@ -27,6 +31,8 @@ impl Default for Frame {
             buffer: vec![0; HEADROOM + MAX_FRAME_LEN + 1].into_boxed_slice(),
             start: HEADROOM,
             end: HEADROOM,
+            rest: 0..0,
+            size: 0,
             offload: Offload::default(),
         }
     }
@@ -48,6 +54,7 @@ impl Frame {
         let header = if with_header { VIRTIO_HEADER_LEN } else { 0 };
         self.start = HEADROOM;
         self.end = HEADROOM + len.saturating_sub(header);
+        self.rest = 0..0;
         self.offload = Offload::default();
         if self.end >= self.buffer.len() {
             return Err(ReceiveError::Truncated);
@@ -56,6 +63,66 @@ impl Frame {
             self.offload = Offload::decode(header)?;
         }
         Ok(())
+    }
+
+    /// Takes in a run of frames that were read into [`Frame::space`], without virtio headers: `len` bytes, of which each
+    /// frame has `size`, which is less.
+    ///
+    /// # Errors
+    /// [`ReceiveError::Truncated`] where the space was filled to the end.
+    pub fn fill_run(&mut self, len: usize, size: usize) -> Result<(), ReceiveError> {
+        self.fill(len, false)?;
+        self.rest = self.start + size..self.end;
+        self.end = self.start + size;
+        self.size = size;
+        Ok(())
+    }
+
+    /// The whole run and the size of its frames, as long as none has been taken out of it.
+    #[must_use]
+    pub fn run(&self) -> Option<(&[u8], usize)> {
+        let untouched = !self.rest.is_empty() && self.start == HEADROOM && self.end == self.rest.start;
+        untouched.then(|| (&self.buffer[self.start..self.rest.end], self.size))
+    }
+
+    /// Forgets the rest of the run.
+    pub fn end_run(&mut self) {
+        self.rest = 0..0;
+    }
+
+    /// Leaves this frame for the next one of the run; returns whether there is one.
+    pub fn advance(&mut self) -> bool {
+        let next = self.ahead();
+        let is_one = !next.is_empty();
+        if is_one {
+            (self.start, self.end, self.rest.start) = (next.start, next.end, next.end);
+            self.offload = Offload::default();
+        }
+        is_one
+    }
+
+    /// This frame, and the next one of the run.
+    #[must_use]
+    pub fn with_next(&mut self) -> Option<(&mut [u8], &[u8])> {
+        let next = self.ahead();
+        let (until, from) = self.buffer.split_at_mut(next.start.max(self.end));
+        let next = from.get(..next.len()).filter(|next| !next.is_empty())?;
+        Some((&mut until[self.start..self.end], next))
+    }
+
+    /// Appends the last `count` bytes of the next frame of the run to this one, and takes it out of the run.
+    pub fn append_next(&mut self, count: usize) {
+        let next = self.ahead();
+        let payload = next.end - count.min(next.len())..next.end;
+        let len = payload.len();
+        self.buffer.copy_within(payload, self.end);
+        self.end += len;
+        self.rest.start = next.end;
+    }
+
+    /// Where the next frame of the run is.
+    fn ahead(&self) -> Range<usize> {
+        self.rest.start..(self.rest.start + self.size).min(self.rest.end)
     }
 
     /// Puts a VLAN tag back behind the addresses.
@@ -77,8 +144,13 @@ impl Frame {
         self.start = (self.start + count).min(self.end);
     }
 
-    /// Appends payload to the frame, as far as it fits: all of it, up to [`MAX_FRAME_LEN`].
+    /// Appends payload to the frame, which must be the last of its run; as far as it fits: all of it, up to
+    /// [`MAX_FRAME_LEN`].
     pub fn append(&mut self, payload: &[u8]) {
+        if self.end + payload.len() > self.buffer.len() {
+            self.buffer.copy_within(self.start..self.end, HEADROOM);
+            (self.start, self.end) = (HEADROOM, HEADROOM + self.end - self.start);
+        }
         let space = &mut self.buffer[self.end..];
         let len = payload.len().min(space.len());
         space[..len].copy_from_slice(&payload[..len]);
@@ -152,6 +224,28 @@ mod tests {
         assert_eq!(frame.offload.checksum.unwrap().start, 38);
         let offload = frame.offload;
         assert_eq!(frame.outgoing(0..64, offload).with_virtio_header().len(), 74);
+    }
+
+    #[test]
+    fn a_run_is_taken_whole_or_frame_by_frame() {
+        let mut frame = Frame::default();
+        frame.space(false)[..25].copy_from_slice(&std::array::from_fn::<u8, 25, _>(|i| u8::try_from(i).unwrap()));
+        frame.fill_run(25, 10).unwrap();
+        let (bytes, size) = frame.run().unwrap();
+        assert_eq!((bytes.len(), size), (25, 10));
+        assert_eq!(frame.bytes(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        let (this, next) = frame.with_next().unwrap();
+        assert_eq!((this[0], next[0], next.len()), (0, 10, 10));
+        frame.append_next(2);
+        assert!(frame.run().is_none());
+        assert_eq!(frame.bytes(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 18, 19]);
+        let (this, next) = frame.with_next().unwrap();
+        assert_eq!((this.len(), next), (12, &[20, 21, 22, 23, 24][..]));
+        assert!(frame.advance());
+        assert_eq!(frame.bytes(), [20, 21, 22, 23, 24]);
+        assert!(frame.with_next().is_none() && !frame.advance());
+        frame.fill(3, false).unwrap();
+        assert!(!frame.advance() && frame.run().is_none());
     }
 
     #[test]

@@ -164,14 +164,30 @@ impl LockFile {
     fn at(path: &Path) -> io::Result<Result<Self, i32>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-        let mut file = options.open(path)?;
-        if let Locked::By(pid) = lock(&file)? {
-            return Ok(Err(pid));
-        }
+        let mut file = loop {
+            let file = options.open(path)?;
+            if let Locked::By(pid) = lock(&file)? {
+                return Ok(Err(pid));
+            }
+            // Whoever had it may have removed it meanwhile: then this is not the file that others look at.
+            if is_at(&file, path)? {
+                break file;
+            }
+        };
         give_to_user(path)?;
         file.set_len(0)?;
         writeln!(file, "{}", std::process::id())?;
         Ok(Ok(Self { path: path.to_owned(), _file: file }))
+    }
+}
+
+/// Whether `file` is what is found at `path`.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let ours = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok((found.dev(), found.ino()) == (ours.dev(), ours.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

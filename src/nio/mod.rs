@@ -70,6 +70,8 @@ pub struct Identity {
     pub description: String,
     /// What decides which frames it receives, where that can be changed.
     pub receive_filter: Option<Arc<ReceiveFilter>>,
+    /// Its ends, where it is a UDP tunnel.
+    pub tunnel: Option<udp::Tunnel>,
 }
 
 /// Both halves of a NIO.
@@ -103,11 +105,6 @@ pub trait Ingress: Send + Debug {
 
     /// Somebody is going to read.
     fn resume(&mut self) {}
-
-    /// Asks for frames that are unfinished in these ways: the egress at the other end of the bridge takes them.
-    fn set_offloads(&mut self, features: Features) {
-        let _ = features;
-    }
 }
 
 /// The writing half of a NIO. Owned by one worker.
@@ -126,6 +123,29 @@ pub trait Egress: Send + Debug {
     /// # Errors
     /// The kernel's; after `WouldBlock` the descriptor announces when it takes the frame.
     fn send(&mut self, frame: Outgoing<'_>) -> io::Result<()>;
+
+    /// How many frames it takes in one call, where it takes several.
+    fn run_limit(&self) -> Option<RunLimit> {
+        None
+    }
+
+    /// Writes `bytes` as frames of `size` bytes each, the last one perhaps shorter: all of them or none.
+    ///
+    /// # Errors
+    /// As [`Egress::send`].
+    fn send_run(&mut self, bytes: &[u8], size: usize) -> io::Result<()> {
+        let _ = (bytes, size);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// What an egress takes in one call, of frames without metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunLimit {
+    /// Frames.
+    pub frames: usize,
+    /// Bytes.
+    pub bytes: usize,
 }
 
 /// Why there is no frame to forward.
@@ -173,15 +193,7 @@ impl Nio {
 impl Identity {
     /// A NIO of a kind, without a receive filter.
     fn new(kind: &Kind, description: impl Into<String>) -> Self {
-        Self { kind: kind.name, description: description.into(), receive_filter: None }
-    }
-
-    /// The local and the remote port of a UDP tunnel.
-    #[must_use]
-    pub fn udp_ports(&self) -> Option<(u16, u16)> {
-        let tunnel = Some(&self.description).filter(|_| self.kind == udp::KIND.name)?;
-        let (local, remote) = (tunnel.split(':').next()?, tunnel.rsplit(':').next()?);
-        Some((local.parse().ok()?, remote.parse().ok()?))
+        Self { kind: kind.name, description: description.into(), receive_filter: None, tunnel: None }
     }
 }
 

@@ -36,13 +36,14 @@ pub fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
     .map_err(|error| cause(name, error))?;
     let mtu = Interface::named(&interface).and_then(|tap| tap.mtu()).unwrap_or(DEFAULT_MTU);
     let writer = file.try_clone()?;
+    let ingress = TapIngress { file, virtio_header };
+    if virtio_header {
+        ingress.ask_for(mode.features());
+    }
     let description = if name.starts_with('/') { name.to_owned() } else { interface };
     Ok(Nio {
         identity: Identity::new(&KIND, description),
-        ends: Ends {
-            ingress: Box::new(TapIngress { file, virtio_header }),
-            egress: Box::new(DeviceEgress::new(writer, mode, mtu)),
-        },
+        ends: Ends { ingress: Box::new(ingress), egress: Box::new(DeviceEgress::new(writer, mode, mtu)) },
     })
 }
 
@@ -73,6 +74,19 @@ fn offload_mask(features: Features) -> u32 {
     .fold(0, |mask, (_, flag)| mask | flag)
 }
 
+impl TapIngress {
+    /// Asks the TAP for frames that are unfinished in these ways, and for super-frames: whatever the egress takes, one of
+    /// them costs less to read and to cut than its pieces to read.
+    fn ask_for(&self, features: Features) {
+        // Kernels before 6.2 know no USO and refuse the whole mask for it.
+        let without_uso = Features { uso: false, ..features };
+        let set = [features, without_uso].iter().any(|&wanted| self.file.set_offloads(offload_mask(wanted)).is_ok());
+        if !set {
+            tracing::warn!("the TAP takes no offloads; its frames come one by one");
+        }
+    }
+}
+
 impl Ingress for TapIngress {
     fn fd(&self) -> RawFd {
         self.file.as_fd().as_raw_fd()
@@ -81,18 +95,6 @@ impl Ingress for TapIngress {
     fn receive(&mut self, frame: &mut Frame) -> Result<(), ReceiveError> {
         let len = self.file.receive(frame.space(self.virtio_header))?;
         frame.fill(len, self.virtio_header)
-    }
-
-    fn set_offloads(&mut self, features: Features) {
-        if !self.virtio_header {
-            return;
-        }
-        // Kernels before 6.2 know no USO and refuse the whole mask for it.
-        let without_uso = Features { uso: false, ..features };
-        let set = [features, without_uso].iter().any(|&wanted| self.file.set_offloads(offload_mask(wanted)).is_ok());
-        if !set {
-            tracing::warn!("the TAP takes no offloads; its frames come one by one");
-        }
     }
 }
 

@@ -21,16 +21,18 @@ pub enum Locked {
 /// # Errors
 /// The kernel's: `EBADF` where the file is not open for writing, `ENOLCK` where there are too many locks.
 pub fn lock(file: &File) -> io::Result<Locked> {
-    let mut region = whole_file();
-    let set = control(file, libc::F_SETLK, &mut region);
-    match set {
-        Ok(()) => Ok(Locked::Ours),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
-            let mut region = whole_file();
-            control(file, libc::F_GETLK, &mut region)?;
-            Ok(Locked::By(region.l_pid))
+    loop {
+        match control(file, libc::F_SETLK, &mut whole_file()) {
+            Ok(()) => return Ok(Locked::Ours),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {}
+            Err(error) => return Err(error),
         }
-        Err(error) => Err(error),
+        let mut region = whole_file();
+        control(file, libc::F_GETLK, &mut region)?;
+        // It may have been given up since.
+        if libc::c_int::from(region.l_type) != libc::F_UNLCK {
+            return Ok(Locked::By(region.l_pid));
+        }
     }
 }
 

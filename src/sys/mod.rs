@@ -13,6 +13,7 @@ pub mod packet;
 pub mod process;
 pub mod socket;
 pub mod tun;
+pub mod udp;
 
 use std::io;
 

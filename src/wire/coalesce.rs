@@ -1,9 +1,9 @@
-//! Merging: TCP segments that follow each other become a super-frame, as GRO makes them.
+//! Merging: TCP segments, or UDP datagrams, that follow each other become a super-frame, as GRO makes them.
 //!
 //! A merged frame can be cut back into the very frames it was made of, so the rules are the kernel's
-//! (`tcp_gro_receive` in net/ipv4/tcp_offload.c, `inet_gro_receive` in net/ipv4/af_inet.c,
-//! `ipv6_gro_receive` in net/ipv6/ip6_offload.c), and stricter where a cut could not restore what a merge
-//! would forget: IPv4 identifications must count up.
+//! (`tcp_gro_receive` in net/ipv4/tcp_offload.c, `udp_gro_receive` in net/ipv4/udp_offload.c, `inet_gro_receive`
+//! in net/ipv4/af_inet.c, `ipv6_gro_receive` in net/ipv6/ip6_offload.c), and stricter where a cut could not
+//! restore what a merge would forget: IPv4 identifications must count up.
 
 use super::checksum::Sum;
 use super::headers::{Headers, IpVersion, Transport};
@@ -11,7 +11,7 @@ use super::offload::{Features, Offload, PartialChecksum, SuperFrame, SuperFrameK
 use super::segment::{
     TCP_CWR, TCP_FIN, TCP_FLAGS, TCP_PSH, begin_checksum, fit_ip_header, length_field, pseudo_header,
 };
-use super::{read_u16, read_u32};
+use super::{read_u16, read_u32, write_u16};
 
 const TCP_SYN: u8 = 0x02;
 const TCP_RST: u8 = 0x04;
@@ -20,6 +20,9 @@ const TCP_URG: u8 = 0x20;
 /// The longest merged frame. Below the limit of an IP packet, as some drivers want room for headers of their
 /// own in front of a super-frame.
 const MAX_MERGED_LEN: usize = 65_535 - 160;
+
+/// The most datagrams that every kernel cuts a super-frame into (`UDP_MAX_SEGMENTS` before Linux 6.9).
+const MAX_DATAGRAMS: u16 = 64;
 
 /// A segment that others may be appended to.
 #[derive(Debug)]
@@ -38,15 +41,12 @@ impl Merger {
     #[must_use]
     pub fn begin(frame: &[u8], offload: Offload, features: Features) -> Option<Self> {
         let headers = segment_headers(frame, offload)?;
-        let taken = match headers.ip {
-            IpVersion::V4 => features.tso4,
-            IpVersion::V6 => features.tso6,
+        let taken = match (headers.transport, headers.ip) {
+            (Transport::Udp, _) => features.uso,
+            (_, IpVersion::V4) => features.tso4,
+            (_, IpVersion::V6) => features.tso6,
         };
-        if !(taken && features.checksum && features.merge) {
-            return None;
-        }
-        let flags = *frame.get(headers.transport_at + TCP_FLAGS)?;
-        if flags & (TCP_PSH | TCP_FIN) != 0 {
+        if !(taken && features.checksum && features.merge) || ends(frame, &headers) {
             return None;
         }
         let segment_size = frame.len() - headers.payload_at;
@@ -59,7 +59,8 @@ impl Merger {
     pub fn follow<'a>(&mut self, frame: &mut [u8], next: &'a [u8], offload: Offload) -> Option<&'a [u8]> {
         let payload = next.get(self.headers.payload_at..)?;
         let fits = payload.len() <= self.segment_size && frame.len() + payload.len() <= MAX_MERGED_LEN;
-        if self.closed || !fits || segment_headers(next, offload) != Some(self.headers) {
+        let full = self.headers.transport == Transport::Udp && self.segments == MAX_DATAGRAMS;
+        if self.closed || full || !fits || segment_headers(next, offload) != Some(self.headers) {
             return None;
         }
         if !self.continues(frame, next) || !is_intact(next, &self.headers, offload) {
@@ -69,10 +70,11 @@ impl Merger {
         if !self.has_merged() && !is_intact(frame, &self.headers, self.offload) {
             return None;
         }
-        let flags_at = self.headers.transport_at + TCP_FLAGS;
-        let last = next[flags_at] & (TCP_FIN | TCP_PSH);
-        frame[flags_at] |= last;
-        self.closed = last != 0 || payload.len() < self.segment_size;
+        if self.headers.transport == Transport::Tcp {
+            let flags_at = self.headers.transport_at + TCP_FLAGS;
+            frame[flags_at] |= next[flags_at] & (TCP_FIN | TCP_PSH);
+        }
+        self.closed = ends(next, &self.headers) || payload.len() < self.segment_size;
         self.segments += 1;
         Some(payload)
     }
@@ -93,6 +95,10 @@ impl Merger {
             // All but payload length.
             IpVersion::V6 => same(0..ip_at + 4) && same(ip_at + 6..transport_at),
         };
+        if self.headers.transport == Transport::Udp {
+            // All but length and checksum.
+            return same_ip && same(transport_at..transport_at + 4);
+        }
         // All but sequence number, FIN, PSH and checksum.
         let flags = |frame: &[u8]| frame.get(transport_at + TCP_FLAGS).map(|flags| flags & !(TCP_FIN | TCP_PSH));
         let same_tcp = same(transport_at..transport_at + 4)
@@ -122,15 +128,19 @@ impl Merger {
         if !self.has_merged() {
             return self.offload;
         }
-        let Headers { ip, transport_at, payload_at, .. } = self.headers;
-        let kind = match ip {
-            IpVersion::V4 => SuperFrameKind::Tcp4,
-            IpVersion::V6 => SuperFrameKind::Tcp6,
+        let Headers { ip, transport, transport_at, payload_at, .. } = self.headers;
+        let kind = match (transport, ip) {
+            (Transport::Udp, _) => SuperFrameKind::Udp,
+            (_, IpVersion::V4) => SuperFrameKind::Tcp4,
+            (_, IpVersion::V6) => SuperFrameKind::Tcp6,
         };
+        if transport == Transport::Udp {
+            write_u16(frame, transport_at + 4, length_field(frame.len() - transport_at));
+        }
         fit_ip_header(frame, &self.headers);
         begin_checksum(frame, &self.headers);
         let [start, offset, header_len, segment_size] =
-            [transport_at, Transport::Tcp.checksum_offset(), payload_at, self.segment_size].map(length_field);
+            [transport_at, transport.checksum_offset(), payload_at, self.segment_size].map(length_field);
         Offload {
             checksum: Some(PartialChecksum { start, offset }),
             super_frame: Some(SuperFrame { kind, segment_size, ecn: false, accurate_ecn: false, header_len }),
@@ -138,25 +148,37 @@ impl Merger {
     }
 }
 
-/// The headers of a TCP segment with payload that may be part of a super-frame.
+/// Whether a segment says of itself that it is the last of a burst.
+fn ends(frame: &[u8], headers: &Headers) -> bool {
+    headers.transport == Transport::Tcp
+        && frame.get(headers.transport_at + TCP_FLAGS).is_some_and(|flags| flags & (TCP_PSH | TCP_FIN) != 0)
+}
+
+/// The headers of a TCP segment or UDP datagram with payload that may be part of a super-frame.
 fn segment_headers(frame: &[u8], offload: Offload) -> Option<Headers> {
     if offload.super_frame.is_some() {
         return None;
     }
     let headers = Headers::parse(frame).ok()?;
-    let special = TCP_SYN | TCP_RST | TCP_URG | TCP_CWR;
-    let fits = match headers.ip {
+    let at = headers.transport_at;
+    let fits_ip = match headers.ip {
         IpVersion::V4 => read_u16(frame, headers.ip_at + 2)? == length_field(frame.len() - headers.ip_at),
         IpVersion::V6 => {
             let length = (frame.len() - headers.ip_at).checked_sub(40)?;
             read_u16(frame, headers.ip_at + 4)? == length_field(length)
         }
     };
-    let is_segment = headers.transport == Transport::Tcp
-        && headers.payload_at < frame.len()
-        && frame.len() <= MAX_MERGED_LEN
-        && frame.get(headers.transport_at + TCP_FLAGS)? & special == 0;
-    (is_segment && fits).then_some(headers)
+    let may_be_merged = match headers.transport {
+        Transport::Tcp => frame.get(at + TCP_FLAGS)? & (TCP_SYN | TCP_RST | TCP_URG | TCP_CWR) == 0,
+        // Without a checksum, each would get one from whoever cuts it.
+        Transport::Udp => {
+            read_u16(frame, at + 4)? == length_field(frame.len() - at)
+                && (offload.checksum.is_some() || read_u16(frame, at + 6)? != 0)
+        }
+        Transport::Sctp => false,
+    };
+    let has_payload = headers.payload_at < frame.len() && frame.len() <= MAX_MERGED_LEN;
+    (has_payload && fits_ip && may_be_merged).then_some(headers)
 }
 
 /// Whether the checksums are right; a transport checksum that is still to be finished counts as right.
@@ -164,7 +186,9 @@ fn is_intact(frame: &[u8], headers: &Headers, offload: Offload) -> bool {
     let (at, end) = (headers.transport_at, frame.len());
     let header = headers.ip == IpVersion::V6 || Sum::default().bytes(&frame[headers.ip_at..at]).fold() == 0xffff;
     let transport = match offload.checksum {
-        Some(unfinished) => usize::from(unfinished.start) == at && usize::from(unfinished.offset) == 16,
+        Some(unfinished) => {
+            (usize::from(unfinished.start), usize::from(unfinished.offset)) == (at, headers.transport.checksum_offset())
+        }
         None => pseudo_header(frame, headers).number(length_field(end - at)).bytes(&frame[at..]).fold() == 0xffff,
     };
     header && transport
@@ -174,7 +198,6 @@ fn is_intact(frame: &[u8], headers: &Headers, offload: Offload) -> bool {
 mod tests {
     use super::*;
     use crate::wire::segment::Cutter;
-    use crate::wire::write_u16;
     use etherparse::{PacketBuilder, PacketBuilderStep, TcpHeader};
     use proptest::prelude::*;
 
@@ -195,6 +218,21 @@ mod tests {
         let mut whole = write(tcp(v6, 7).options_raw(&[1; 12]).unwrap(), payload);
         let headers = Headers::parse(&whole).unwrap();
         whole[headers.transport_at + TCP_FLAGS] |= flags;
+        let mut cutter = Cutter::new(&whole, headers, size, false, false);
+        let mut pieces = Vec::new();
+        while let Some(range) = cutter.next_segment(&mut whole) {
+            pieces.push(whole[range].to_vec());
+        }
+        pieces
+    }
+
+    /// Datagrams of one flow, as a kernel would cut them.
+    fn datagrams(v6: bool, payload: &[u8], size: u16) -> Vec<Vec<u8>> {
+        let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        let ip = if v6 { ethernet.ipv6([1; 16], [2; 16], 64) } else { ethernet.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64) };
+        let mut whole = Vec::new();
+        ip.udp(1000, 2000).write(&mut whole, payload).unwrap();
+        let headers = Headers::parse(&whole).unwrap();
         let mut cutter = Cutter::new(&whole, headers, size, false, false);
         let mut pieces = Vec::new();
         while let Some(range) = cutter.next_segment(&mut whole) {
@@ -252,6 +290,18 @@ mod tests {
             let merged = merge(&frames);
             prop_assert!(merged.len() == 1 || frames.len() > 1);
             prop_assert_eq!(merged.len(), 1, "all of one flow, all in order");
+            prop_assert_eq!(cut(merged), frames);
+        }
+
+        #[test]
+        fn cutting_merged_datagrams_gives_the_very_datagrams(
+            v6: bool,
+            size in 1u16..1473,
+            payload in proptest::collection::vec(any::<u8>(), 1..20_000),
+        ) {
+            let frames = datagrams(v6, &payload, size);
+            let merged = merge(&frames);
+            prop_assert_eq!(merged.len(), frames.len().div_ceil(64), "all of one flow, all in order");
             prop_assert_eq!(cut(merged), frames);
         }
 
@@ -317,6 +367,31 @@ mod tests {
         padded[1].push(0);
         assert_eq!(merge(&padded).len(), 2, "bytes behind the packet");
         let longer = [segments(false, 0, &[7; 500], 500), segments(false, 0, &[7; 2000], 1000)].concat();
+        assert_eq!(merge(&longer[..2]).len(), 2, "a longer one after a shorter one");
+    }
+
+    #[test]
+    fn datagrams_are_merged_only_where_a_cut_gives_them_back() {
+        let pair = datagrams(false, &[7; 2000], 1000);
+        assert_eq!(merge(&pair).len(), 1);
+        type Change = (&'static str, fn(&mut Vec<u8>));
+        let changes: [Change; 6] = [
+            ("another address", |frame| frame[29] = 77),
+            ("a gap in identifications", |frame| frame[19] = 9),
+            ("another port", |frame| frame[35] = 1),
+            ("another length", |frame| frame[39] -= 1),
+            ("no checksum", |frame| frame[40..42].fill(0)),
+            ("a wrong checksum", |frame| frame[50] ^= 1),
+        ];
+        for (what, change) in changes {
+            let mut frames = pair.clone();
+            change(&mut frames[1]);
+            write_u16(&mut frames[1], 24, 0);
+            let checksum = Sum::default().bytes(&frames[1][14..34]).checksum();
+            write_u16(&mut frames[1], 24, checksum);
+            assert_eq!(merge(&frames).len(), 2, "{what}");
+        }
+        let longer = [datagrams(false, &[7; 500], 500), datagrams(false, &[7; 2000], 1000)].concat();
         assert_eq!(merge(&longer[..2]).len(), 2, "a longer one after a shorter one");
     }
 

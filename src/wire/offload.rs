@@ -71,13 +71,17 @@ pub struct Features {
     pub uso: bool,
     /// TCP segments that follow each other are worth merging: one super-frame costs less than they do.
     pub merge: bool,
+    /// Datagrams of a tunnel may be sent, and received, several in one call.
+    pub runs: bool,
 }
 
 impl Features {
     /// Everything.
-    pub const ALL: Self = Self { checksum: true, tso4: true, tso6: true, ecn: true, uso: true, merge: true };
+    pub const ALL: Self =
+        Self { checksum: true, tso4: true, tso6: true, ecn: true, uso: true, merge: true, runs: true };
     /// Nothing: finished frames of wire size alone.
-    pub const NONE: Self = Self { checksum: false, tso4: false, tso6: false, ecn: false, uso: false, merge: false };
+    pub const NONE: Self =
+        Self { checksum: false, tso4: false, tso6: false, ecn: false, uso: false, merge: false, runs: false };
 
     /// Whether `super_frame` can be passed on whole.
     #[must_use]

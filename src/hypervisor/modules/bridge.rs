@@ -6,6 +6,7 @@ use super::shared::{capture_link_type, filter_failed, named_filter, open_udp, st
 use crate::hypervisor::command::{Answer, Command, Module};
 use crate::hypervisor::reply::{Code, Reply};
 use crate::lab::{Bridge, Lab, NotStarted, Traffic};
+use crate::nio::udp::Tunnel;
 use crate::nio::{self, Cause, Nio};
 use crate::number;
 
@@ -156,7 +157,7 @@ impl Complaint {
 fn add_nio_udp(lab: &mut Lab, arguments: &[&str]) -> Answer {
     add_nio(lab, arguments[0], "UDP", |lab| {
         let &[_, local, host, remote] = arguments else { return Err(Complaint("missing arguments".to_owned())) };
-        open_udp(lab, local, host, remote).map_err(Complaint)
+        open_udp(lab, [local, host, remote], None).map_err(Complaint)
     })
 }
 
@@ -167,7 +168,8 @@ fn delete_nio_udp(lab: &mut Lab, arguments: &[&str]) -> Answer {
         return Reply::failed(Code::NotFound, format!("bridge '{name}' is running"));
     }
     let ports = number::whole(local).zip(number::whole(remote));
-    if !bridge.remove(|nio| ports.is_some() && nio.udp_ports() == ports) {
+    let has_ports = |tunnel: Tunnel| ports == Some((tunnel.local_port, tunnel.peer.port()));
+    if !bridge.remove(|nio| nio.tunnel.is_some_and(has_ports)) {
         return Reply::failed(Code::NotFound, format!("UDP nio missing in '{name}'"));
     }
     Ok(Reply::ok(format!("NIO UDP removed from bridge '{name}'")))

@@ -139,7 +139,9 @@ fn add_nio_udp(lab: &mut Lab, arguments: &[&str]) -> Answer {
         let text = format!("IOU ID {instance} cannot be the same as bridge '{name}' ID");
         return Reply::failed(Code::CannotCreate, text);
     }
-    let connected = open_udp(lab, local, host, remote).and_then(|nio| {
+    let bridge = find(lab, name)?;
+    let replaced = bridge.tunnel(port).filter(|_| bridge.is_running()).cloned();
+    let connected = open_udp(lab, [local, host, remote], replaced.as_ref()).and_then(|nio| {
         let connected = lab.connect_iol(name, port, instance, nio).unwrap_or(Ok(()));
         connected.map_err(|error| error.to_string())
     });

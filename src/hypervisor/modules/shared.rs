@@ -6,20 +6,23 @@ use crate::capture::LinkType;
 use crate::filter::{self, Named};
 use crate::hypervisor::reply::{Code, Reply};
 use crate::lab::{Lab, Traffic};
-use crate::nio::{self, Nio};
+use crate::nio::{self, Identity, Nio};
 use crate::number;
 use crate::output::Console;
 
-/// Opens a UDP tunnel, unless a running bridge has the very same.
-pub(super) fn open_udp(lab: &Lab, local: &str, host: &str, remote: &str) -> Result<Nio, String> {
+/// Opens a UDP tunnel, unless a running bridge has the very same; but that may be the one that is to be `replaced`.
+pub(super) fn open_udp(
+    lab: &Lab,
+    [local, host, remote]: [&str; 3],
+    replaced: Option<&Identity>,
+) -> Result<Nio, String> {
     let failed = |cause: &dyn Display| format!("create_nio_udp: unable to open {local}:{host}:{remote} ({cause})");
     let (Some(local_port), Some(remote_port)) = (number::whole(local), number::whole(remote)) else {
         return Err(failed(&"a port is a number from 0 to 65535"));
     };
-    if local_port != 0 && lab.is_in_use("udp", &format!("{local_port}:{host}:{remote_port}")) {
-        return Err(failed(&"a running bridge has the same tunnel"));
-    }
-    nio::udp::open(local_port, host, remote_port).map_err(|cause| failed(&cause))
+    let replaced = replaced.and_then(|nio| nio.tunnel);
+    let is_taken = |tunnel| replaced != Some(tunnel) && lab.runs_tunnel(tunnel);
+    nio::udp::open(local_port, host, remote_port, lab.mode, is_taken).map_err(|cause| failed(&cause))
 }
 
 /// A line of statistics.
