@@ -63,9 +63,12 @@ fn a_link_is_captured_and_suspended_while_it_runs() {
     };
     let (received, sent) = frames(&mut one);
     let socket = one.namespace.run(|| std::net::UdpSocket::bind("10.1.0.1:0")).expect("an address");
+    let send = |text: &[u8]| socket.send_to(text, "10.1.0.2:9").expect("a route");
+    send(b"lost");
+    // Only when many more have been read, that one is sure to be among them.
     wait_until("frames come from the container", || {
-        socket.send_to(b"lost", "10.1.0.2:9").expect("a route");
-        frames(&mut one).0 > received + 5
+        send(b"more");
+        frames(&mut one).0 > received + 20
     });
     assert_eq!(frames(&mut one).1, sent, "none of them goes on");
     one.client.tell("bridge reset_packet_filters bridge0");

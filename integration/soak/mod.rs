@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use self::commands::{Command, IOL_IDS, random_command, that_succeed};
 use self::flow::{Flow, disturb};
 use crate::lab::frames::Random;
-use crate::lab::{Client, Hypervisor, Namespace, WireTap, wait_until};
+use crate::lab::{Client, Hypervisor, Namespace, WireTap, wait_until, with_own_tmp};
 
 const CLIENTS: usize = 3;
 /// Of all clients.
@@ -19,37 +19,43 @@ const GROWTH: usize = 24 << 10;
 
 #[test]
 fn ten_thousand_commands_leave_a_bridge_and_the_program_alone() {
-    let namespace = Namespace::new();
-    for [end, other] in [["rbv0", "rbv1"], ["rbw0", "rbw1"]] {
-        namespace.ip(&format!("link add {end} up type veth peer name {other}"));
-        namespace.ip(&format!("link set {other} up"));
-    }
-    namespace.ip("link add rbbr0 type bridge");
-    let mut hypervisor = Hypervisor::start(&namespace);
-    let mut observer = hypervisor.client();
-    let flow = Flow::through("steady", &mut observer, &namespace);
+    with_own_tmp(|| {
+        let namespace = Namespace::new();
+        for [end, other] in [["rbv0", "rbv1"], ["rbw0", "rbw1"]] {
+            namespace.ip(&format!("link add {end} up type veth peer name {other}"));
+            namespace.ip(&format!("link set {other} up"));
+        }
+        namespace.ip("link add rbbr0 type bridge");
+        let mut hypervisor = Hypervisor::start(&namespace);
+        let mut observer = hypervisor.client();
+        let flow = Flow::through("steady", &mut observer, &namespace);
 
-    let wires = ["rbv1", "rbw1"].map(|interface| WireTap::new(&namespace, interface));
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| namespace.run(|| flow.send_until(&done)));
-        scope.spawn(|| flow.receive_until(&done));
-        scope.spawn(|| namespace.run(|| disturb(&done, &wires)));
-        let _done = SetAtEnd(&done);
-        let mut succeeded = command(&hypervisor, 0);
-        let middle = Footprint::of(&hypervisor, &mut observer);
-        succeeded.extend(command(&hypervisor, 1));
-        let end = Footprint::of(&hypervisor, &mut observer);
-        assert_eq!((end.descriptors, end.threads), (middle.descriptors, middle.threads), "after another {COMMANDS}");
-        println!("{} KiB, then {} KiB", middle.memory, end.memory);
-        assert!(end.memory < middle.memory + GROWTH, "{} KiB grew to {} KiB", middle.memory, end.memory);
-        flow.expect_nearly_all(&mut observer);
-        let never: Vec<_> = that_succeed().filter(|template| !succeeded.contains(template)).collect();
-        assert!(never.is_empty(), "never succeeded: {never:?}");
+        let wires = ["rbv1", "rbw1"].map(|interface| WireTap::new(&namespace, interface));
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| namespace.run(|| flow.send_until(&done)));
+            scope.spawn(|| flow.receive_until(&done));
+            scope.spawn(|| namespace.run(|| disturb(&done, &wires)));
+            let _done = SetAtEnd(&done);
+            let mut succeeded = command(&hypervisor, 0);
+            let middle = Footprint::of(&hypervisor, &mut observer);
+            succeeded.extend(command(&hypervisor, 1));
+            let end = Footprint::of(&hypervisor, &mut observer);
+            assert_eq!(
+                (end.descriptors, end.threads),
+                (middle.descriptors, middle.threads),
+                "after another {COMMANDS}"
+            );
+            println!("{} KiB, then {} KiB", middle.memory, end.memory);
+            assert!(end.memory < middle.memory + GROWTH, "{} KiB grew to {} KiB", middle.memory, end.memory);
+            flow.expect_nearly_all(&mut observer);
+            let never: Vec<_> = that_succeed().filter(|template| !succeeded.contains(template)).collect();
+            assert!(never.is_empty(), "never succeeded: {never:?}");
+        });
+        nothing_is_left(&namespace, &hypervisor);
+        observer.tell("hypervisor stop");
+        assert_eq!(hypervisor.end(), Some(0));
     });
-    nothing_is_left(&namespace, &hypervisor);
-    observer.tell("hypervisor stop");
-    assert_eq!(hypervisor.end(), Some(0));
 }
 
 /// Has clients send half of the commands; returns the templates of those that succeeded.

@@ -1,9 +1,8 @@
 //! Commands that make no sense: each is answered as the contract says, and changes nothing.
 
 use super::Idle;
-use crate::lab::{Client, Hypervisor, Namespace};
+use crate::lab::{Client, Hypervisor, Namespace, with_own_tmp};
 
-/// The ids of IOL bridges belong to the machine: each test has two of its own.
 const SETUP: &[&str] = &[
     "bridge create b",
     "bridge add_nio_udp b 20001 127.0.0.1 30001",
@@ -12,10 +11,10 @@ const SETUP: &[&str] = &[
     "bridge add_nio_udp full 20002 127.0.0.1 30002",
     "bridge add_nio_udp full 20003 127.0.0.1 30003",
     "bridge start full",
-    "iol_bridge create i {first}",
+    "iol_bridge create i 710",
     "iol_bridge add_nio_udp i 699 0 0 20004 127.0.0.1 30004",
     "iol_bridge add_packet_filter i 0 0 f frequency_drop 2",
-    "iol_bridge create other {second}",
+    "iol_bridge create other 711",
     "iol_bridge start other",
 ];
 
@@ -32,26 +31,28 @@ fn look(namespace: &Namespace, hypervisor: &Hypervisor<'_>, client: &mut Client)
     seen
 }
 
-/// Has each command refused with its reply, without any change, by a program with the IOL ids `id` and `id + 1`.
-fn expect_refusals(id: u16, cases: &[(String, String)]) {
-    let namespace = Namespace::new();
-    let hypervisor = Hypervisor::start(&namespace);
-    std::fs::write(hypervisor.path("file"), "precious").expect("a file");
-    let mut client = hypervisor.client();
-    client.tell("hypervisor version");
-    let idle = Idle::of(&hypervisor);
-    for command in SETUP {
-        client.tell(&command.replace("{first}", &id.to_string()).replace("{second}", &(id + 1).to_string()));
-    }
-    let before = look(&namespace, &hypervisor, &mut client);
-    for (command, reply) in cases {
-        assert_eq!(client.ask(command), [reply.as_str()], "{command}");
-        assert_eq!(look(&namespace, &hypervisor, &mut client), before, "{command}");
-    }
-    let precious = std::fs::read_to_string(hypervisor.path("file")).expect("the file is still there");
-    assert_eq!(precious, "precious");
-    client.tell("hypervisor reset");
-    idle.expect(&hypervisor);
+/// Has each command refused with its reply, without any change.
+fn expect_refusals(cases: &[(String, String)]) {
+    with_own_tmp(|| {
+        let namespace = Namespace::new();
+        let hypervisor = Hypervisor::start(&namespace);
+        std::fs::write(hypervisor.path("file"), "precious").expect("a file");
+        let mut client = hypervisor.client();
+        client.tell("hypervisor version");
+        let idle = Idle::of(&hypervisor);
+        for command in SETUP {
+            client.tell(command);
+        }
+        let before = look(&namespace, &hypervisor, &mut client);
+        for (command, reply) in cases {
+            assert_eq!(client.ask(command), [reply.as_str()], "{command}");
+            assert_eq!(look(&namespace, &hypervisor, &mut client), before, "{command}");
+        }
+        let precious = std::fs::read_to_string(hypervisor.path("file")).expect("the file is still there");
+        assert_eq!(precious, "precious");
+        client.tell("hypervisor reset");
+        idle.expect(&hypervisor);
+    });
 }
 
 fn cases(reply: &str, commands: &[&str]) -> Vec<(String, String)> {
@@ -132,7 +133,7 @@ fn missing_bridges_are_told() {
     let bridge = of_bridge.iter().map(|words| case("bridge", words, "bridge"));
     let iol = of_iol.iter().map(|words| case("iol_bridge", words, "bridge"));
     let full = of_iol_by_its_full_name.iter().map(|words| case("iol_bridge", words, "IOL bridge"));
-    expect_refusals(702, &bridge.chain(iol).chain(full).collect::<Vec<_>>());
+    expect_refusals(&bridge.chain(iol).chain(full).collect::<Vec<_>>());
 }
 
 #[test]
@@ -179,7 +180,7 @@ fn nios_that_cannot_be_are_refused() {
             "bridge add_nio_linux_raw full lo",
         ],
     ));
-    expect_refusals(704, &all);
+    expect_refusals(&all);
 }
 
 #[test]
@@ -223,7 +224,7 @@ fn what_a_bridge_cannot_do_now_is_refused() {
     ));
     all.extend(cases("206-Failed to delete filter 'g'", &["iol_bridge delete_packet_filter i 0 0 g"]));
     all.extend(cases("206-Failed to delete filter 'f'", &["iol_bridge delete_packet_filter i 1 0 f"]));
-    expect_refusals(706, &all);
+    expect_refusals(&all);
 }
 
 #[test]
@@ -265,7 +266,7 @@ fn filters_that_cannot_be_are_refused() {
     }
     let twice = ["bridge add_packet_filter b f delay 1", "iol_bridge add_packet_filter i 0 0 f delay 1"];
     all.extend(cases("206-Failed to add filter 'f'", &twice));
-    expect_refusals(708, &all);
+    expect_refusals(&all);
 }
 
 #[test]
@@ -296,5 +297,5 @@ fn iol_ids_and_ports_that_do_not_exist_are_refused() {
             all.push((format!("iol_bridge {}", command.replace("{}", port)), refusal));
         }
     }
-    expect_refusals(710, &all);
+    expect_refusals(&all);
 }
