@@ -101,8 +101,8 @@ impl Flow {
         let (received, reached) = (self.received.load(Relaxed), self.reached.load(Relaxed));
         assert!(so_far > 10_000, "only {so_far} frames were sent");
         assert!(received + reached / 1000 >= reached, "{} of {reached} frames are lost", reached - received);
-        // A frame is counted when it has been sent, when it may have come already.
-        wait_until("all that came is counted", || {
+        // A frame is counted when it has been sent; it may arrive before.
+        wait_until("they are counted", || {
             client.stats(self.bridge, "Source")[0] >= received
                 && client.stats(self.bridge, "Destination")[2] >= received
         });
