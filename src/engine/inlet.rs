@@ -42,6 +42,7 @@ impl Inlet {
     }
 
     /// Reads the next frame.
+    #[inline]
     pub(super) fn receive(&mut self, frame: &mut Frame, counters: &Counters) -> Found {
         if self.gone {
             return Found::End;

@@ -91,6 +91,7 @@ impl Frame {
     }
 
     /// Leaves this frame for the next one of the run; returns whether there is one.
+    #[inline]
     pub fn advance(&mut self) -> bool {
         let next = self.ahead();
         let is_one = !next.is_empty();
@@ -103,6 +104,7 @@ impl Frame {
 
     /// This frame, and the next one of the run.
     #[must_use]
+    #[inline]
     pub fn with_next(&mut self) -> Option<(&mut [u8], &[u8])> {
         let next = self.ahead();
         let (until, from) = self.buffer.split_at_mut(next.start.max(self.end));
@@ -146,6 +148,7 @@ impl Frame {
 
     /// Appends payload to the frame, which must be the last of its run; as far as it fits: all of it, up to
     /// [`MAX_FRAME_LEN`].
+    #[inline]
     pub fn append(&mut self, payload: &[u8]) {
         if self.end + payload.len() > self.buffer.len() {
             self.buffer.copy_within(self.start..self.end, HEADROOM);

@@ -155,6 +155,7 @@ fn ends(frame: &[u8], headers: &Headers) -> bool {
 }
 
 /// The headers of a TCP segment or UDP datagram with payload that may be part of a super-frame.
+#[inline]
 fn segment_headers(frame: &[u8], offload: Offload) -> Option<Headers> {
     if offload.super_frame.is_some() {
         return None;
