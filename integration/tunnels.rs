@@ -289,6 +289,9 @@ fn a_tunnel_that_runs_is_not_opened_twice() {
     right.expect_mark(1);
     client.tell("bridge stop b");
     client.tell("bridge add_nio_udp c 20000 127.0.0.1 20001");
+    client.tell("bridge add_nio_udp c 20014 127.0.0.1 20015");
+    client.tell("bridge start c");
+    assert_eq!(client.ask("bridge start b"), ["209-bridge 'b' could not be started"]);
     client.tell("bridge delete c");
     client.tell("bridge start b");
     left.send_marks([2]);

@@ -59,6 +59,9 @@ pub enum NotStarted {
     /// It has fewer than two NIOs.
     #[error("it needs two NIOs")]
     NiosMissing,
+    /// A running bridge has one of its tunnels.
+    #[error("a running bridge has the same tunnel")]
+    TunnelTaken,
     /// The engine refused.
     #[error(transparent)]
     Refused(#[from] io::Error),

@@ -11,7 +11,7 @@ pub use iol::IolBridge;
 use crate::engine::Engine;
 use crate::nio::iol::{Port, Station, StationError};
 use crate::nio::udp::Tunnel;
-use crate::nio::{Mode, Nio};
+use crate::nio::{Identity, Mode, Nio};
 use crate::output::Console;
 
 /// Everything that commands act upon.
@@ -65,8 +65,17 @@ impl Lab {
 
     /// Starts the bridge called `name`; `None` where there is none.
     pub fn start_bridge(&mut self, name: &str) -> Option<Result<(), NotStarted>> {
+        let bridge = self.bridges.iter().find(|bridge| bridge.name() == name)?;
+        let is_taken = self.has_taken_tunnel(bridge.is_running(), bridge.nios().into_iter().flatten());
         let bridge = self.bridges.iter_mut().find(|bridge| bridge.name() == name)?;
-        Some(bridge.start(&self.engine))
+        Some(if is_taken { Err(NotStarted::TunnelTaken) } else { bridge.start(&self.engine) })
+    }
+
+    /// Whether one of the NIOs of a bridge that does not run yet is a tunnel that a running bridge has: it may have been
+    /// opened while that one did not run.
+    fn has_taken_tunnel<'a>(&self, runs: bool, nios: impl Iterator<Item = &'a Identity>) -> bool {
+        let mut tunnels = nios.filter_map(|nio| nio.tunnel).filter(|tunnel| tunnel.local_port != 0);
+        !runs && tunnels.any(|tunnel| self.runs_tunnel(tunnel))
     }
 
     /// Whether a running bridge has this tunnel.
@@ -112,8 +121,10 @@ impl Lab {
 
     /// Starts the IOL bridge called `name`; `None` where there is none.
     pub fn start_iol_bridge(&mut self, name: &str) -> Option<std::io::Result<()>> {
+        let bridge = self.iol_bridges.iter().find(|bridge| bridge.name() == name)?;
+        let is_taken = self.has_taken_tunnel(bridge.is_running(), bridge.tunnels());
         let bridge = self.iol_bridges.iter_mut().find(|bridge| bridge.name() == name)?;
-        Some(bridge.start(&self.engine))
+        Some(if is_taken { Err(std::io::ErrorKind::AddrInUse.into()) } else { bridge.start(&self.engine) })
     }
 
     /// Puts a tunnel at a port of the IOL bridge called `name`; `None` where there is none.

@@ -69,7 +69,7 @@ fn start(lab: &mut Lab, arguments: &[&str]) -> Answer {
         Ok(()) => Ok(Reply::ok(format!("bridge '{name}' started"))),
         Err(NotStarted::Running) => failed("is already running"),
         Err(NotStarted::NiosMissing) => failed("must have 2 NIOs to be started"),
-        Err(NotStarted::Refused(error)) => {
+        Err(error @ (NotStarted::TunnelTaken | NotStarted::Refused(_))) => {
             lab.console.stderr.say(&format!("bridge '{name}' cannot be started: {error}"));
             failed("could not be started")
         }
