@@ -59,7 +59,8 @@ fn read(options: &Options, console: &Console) -> Option<Vec<Option<BridgeConfig>
     };
     let bridges = sections.iter().map(|section| {
         console.stdout.say(&section.announcement());
-        BridgeConfig::read(section).map_err(|error| console.stderr.say(&error.to_string())).ok()
+        let complain = |error| console.stderr.say(&format!("bridge '{}': {error}", section.name));
+        BridgeConfig::read(section).map_err(complain).ok()
     });
     Some(bridges.collect())
 }
