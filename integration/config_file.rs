@@ -312,7 +312,7 @@ fn a_file_that_is_broken_at_a_reload_changes_nothing() {
     check_passes(&mut one, &mut other, 1);
     let broken = [
         (Some("[a\n"), "iniparser: syntax error in lab.ini on line 1"),
-        (Some("[a]\nsource_udp = 1:127.0.0.1:2\n"), "destination NIO not found"),
+        (Some("[a]\nsource_udp = 1:127.0.0.1:2\n"), "bridge 'a': destination NIO not found"),
         (None, "iniparser: cannot open lab.ini"),
     ];
     for (round, (content, complaint)) in (1..).zip(broken) {
