@@ -310,3 +310,49 @@ fn what_is_still_to_be_sent_at_the_end_is_accounted_for() {
     assert_eq!(counters.frames_in.get(), counters.frames_out.get() + 10);
     drop(receiver);
 }
+
+/// Two datagrams of one flow, each in an IP packet of this size, perhaps with a tag.
+fn datagrams(size: usize, tags: &[(u16, u16)]) -> [Vec<u8>; 2] {
+    [1, 2].map(|identification| {
+        let payload = vec![7; size - 28];
+        let recipe = Recipe { udp: true, payload, identification, tags: tags.to_vec(), ..Recipe::default() };
+        [&[0; 10][..], &recipe.finished().bytes].concat()
+    })
+}
+
+#[test]
+fn a_datagram_passes_or_not_whether_or_not_another_one_is_there() {
+    for tags in [&[][..], &[(0x8100, 7)], &[(0x88a8, 7)]] {
+        // The MTU is 1500, and nobody but a device itself holds single frames to it.
+        for size in [1496, 1500, 1501, 1504] {
+            let (first, sender, _) = pair("first");
+            let (second, receiver, _) = pair("second");
+            for frame in datagrams(size, tags) {
+                sender.send(&frame).expect("sent");
+            }
+            let link = start(first, second);
+            let counters = &link.directions()[0].counters;
+            wait_until("both are sent", || counters.frames_out.get() == 2);
+            assert_eq!(counters.dropped(DropReason::TooBig), 0, "{size} bytes, tags {tags:?}");
+            drop(receive(&receiver));
+        }
+    }
+}
+
+#[test]
+fn datagrams_are_not_merged_for_an_egress_that_refuses_that() {
+    let (first, sender, _) = pair("first");
+    let (second, receiver, faults) = pair("second");
+    faults.refuse_metadata.store(true, Relaxed);
+    let link = start(first, second);
+    for _ in 0..50 {
+        for frame in datagrams(500, &[]) {
+            sender.send(&frame).expect("sent");
+        }
+        for frame in datagrams(500, &[]) {
+            assert!(receive(&receiver) == frame);
+        }
+    }
+    let counters = &link.directions()[0].counters;
+    assert!(counters.merged.get() <= 8, "{} were merged", counters.merged.get());
+}

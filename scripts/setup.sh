@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What scripts/demo and scripts/test share: root, packages, Rust. Sourced from the top of the checkout.
+# What scripts/demo, scripts/install and scripts/test share: root, packages, Rust. Sourced from the top of the checkout.
 
 steps=0 step=0 # how many there will be, set by the script, and the current one
 minimum_rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -94,7 +94,7 @@ has_rust() {
 
 # find_rust: puts a cargo in PATH that works for the builder and for root alike, or ends with advice.
 find_rust() {
-    local path=$PATH user home
+    local path=$PATH given=${RUSTUP_HOME:-} user home
     # Root has to see the builder's downloads too, or it would fetch and build everything again.
     CARGO_HOME=${CARGO_HOME:-$(home_of "$builder")/.cargo}
     export CARGO_HOME
@@ -102,10 +102,11 @@ find_rust() {
     for user in "$builder" "${SUDO_USER:-root}"; do
         home=$(home_of "$user")
         [ -x "$home/.cargo/bin/cargo" ] || continue
-        export PATH=$home/.cargo/bin:$path RUSTUP_HOME=${RUSTUP_HOME:-$home/.rustup}
+        export PATH=$home/.cargo/bin:$path RUSTUP_HOME=${given:-$home/.rustup}
         if has_rust; then return; fi
     done
     PATH=$path
+    if [ -z "$given" ]; then unset RUSTUP_HOME; fi
     has_rust || install_rust ||
         fail "Rust $minimum_rust is needed, and no package has it: see https://rustup.rs, or run 'rustup update stable'"
 }

@@ -48,7 +48,8 @@ impl Display for Report<'_> {
             write!(out, ", those with CWR are cut")?;
         }
         if features.merge && (features.tso4 || features.tso6) {
-            write!(out, "; TCP segments that follow each other are merged")?;
+            let what = if features.uso { "TCP segments and UDP datagrams" } else { "TCP segments" };
+            write!(out, "; {what} that follow each other are merged")?;
         }
         let checksums = if features.checksum { "pass as they are" } else { "are finished" };
         write!(out, "; unfinished checksums {checksums}")

@@ -47,7 +47,7 @@ pub enum DropReason {
     LinkDown,
     /// The egress's device is gone.
     DeviceGone,
-    /// Nobody is at the far end of the tunnel.
+    /// Nobody is at the other end of the pair of UNIX sockets, or at the port of an IOL bridge.
     NoPeer,
     /// The egress refused it for another reason.
     Refused,

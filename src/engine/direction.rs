@@ -97,13 +97,15 @@ impl Direction {
     /// Appends the segments that follow the frame just received, as far as they have arrived: nothing waits
     /// for more to come. Returns whether there is nothing more to read.
     fn merge(&mut self) -> bool {
-        // What is too big alone must not pass because another one happened to be there.
-        let limit = self.outlet.mtu().map_or(usize::MAX, |mtu| mtu as usize + ETHERNET_LEN + VLAN_TAG_LEN);
+        // What is too big alone must not pass because another one happened to be there, nor be refused for that: a
+        // super-frame of datagrams is, where a single one may be longer than the MTU.
+        let tag = if self.frame.bytes().get(12..14) == Some(&[0x81, 0x00]) { VLAN_TAG_LEN } else { 0 };
+        let limit = self.outlet.mtu().map_or(usize::MAX, |mtu| mtu as usize + ETHERNET_LEN + tag);
         if self.frame.bytes().len() > limit {
             return false;
         }
-        let offload = self.frame.offload;
-        let Some(mut merger) = Merger::begin(self.frame.bytes(), offload, self.outlet.features()) else {
+        let (offload, features) = (self.frame.offload, self.outlet.features_to_merge_for());
+        let Some(mut merger) = Merger::begin(self.frame.bytes(), offload, features) else {
             return false;
         };
         let drained = loop {

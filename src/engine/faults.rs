@@ -26,7 +26,7 @@ impl SendFault {
             Some(libc::EMSGSIZE) => Self::Refused(DropReason::TooBig),
             Some(libc::EINVAL | libc::EOPNOTSUPP | libc::EPROTONOSUPPORT) => Self::Refused(DropReason::Refused),
             Some(libc::ENOBUFS | libc::ENOMEM) => Self::Lost(DropReason::NoBuffers),
-            // Of a UDP tunnel, and of a UNIX socket whose peer has no file.
+            // Of a UNIX socket. A UDP tunnel learns it too late, of a datagram that counts as sent.
             Some(libc::ECONNREFUSED | libc::ENOENT) => Self::Lost(DropReason::NoPeer),
             // A TAP that is down answers EIO (drivers/net/tun.c).
             Some(libc::ENETDOWN | libc::EIO) => Self::Lost(DropReason::LinkDown),

@@ -86,7 +86,7 @@ impl Link {
                 });
             }
         };
-        match engine.run(back) {
+        match engine.run_apart(&there, back) {
             Ok(back) => Ok(Self { directions, running: [there, back] }),
             Err((cause, back)) => {
                 let ends = there.stop().zip(back).map(|(there, back)| assemble(there.into_ends(), back.into_ends()));

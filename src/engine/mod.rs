@@ -44,8 +44,24 @@ impl Engine {
 
     /// Runs a task on the worker that has the fewest.
     fn run<T: Task>(&self, task: T) -> Result<Running<T>, (io::Error, Option<T>)> {
+        self.run_on(|_| true, task)
+    }
+
+    /// The same, but not where `other` runs, unless there is nowhere else.
+    fn run_apart<T: Task, O>(&self, other: &Running<O>, task: T) -> Result<Running<T>, (io::Error, Option<T>)> {
+        let is_apart = |worker: &Arc<Worker>| !Arc::ptr_eq(worker, other.worker());
+        let alone = !self.workers.iter().any(|worker| worker.is_alive() && is_apart(worker));
+        self.run_on(|worker| alone || is_apart(worker), task)
+    }
+
+    fn run_on<T: Task>(
+        &self,
+        suits: impl Fn(&Arc<Worker>) -> bool,
+        task: T,
+    ) -> Result<Running<T>, (io::Error, Option<T>)> {
+        let workers = self.workers.iter().filter(|worker| worker.is_alive() && suits(worker));
         // Each running task holds on to its worker.
-        match self.workers.iter().min_by_key(|worker| Arc::strong_count(worker)) {
+        match workers.min_by_key(|worker| Arc::strong_count(worker)) {
             Some(worker) => worker.run(task),
             None => Err((io::ErrorKind::NotConnected.into(), Some(task))),
         }

@@ -77,9 +77,14 @@ impl Outlet {
         self.egress.fd()
     }
 
-    /// What may be left to the egress now.
-    pub(super) fn features(&self) -> Features {
-        self.features
+    /// What is worth merging frames for: not what the egress has refused of late.
+    pub(super) fn features_to_merge_for(&mut self) -> Features {
+        let mut features = self.features;
+        let kinds = [(1, &mut features.tso4), (2, &mut features.tso6), (3, &mut features.uso)];
+        for (kind, feature) in kinds {
+            *feature &= self.trust[kind].ask();
+        }
+        features
     }
 
     pub(super) fn mtu(&self) -> Option<u32> {
@@ -129,9 +134,6 @@ impl Outlet {
             Ok(planned) => {
                 self.counters.received(planned.input);
                 self.launch(frame, planned);
-                if !self.stages.is_empty() {
-                    self.stage(frame);
-                }
             }
             Err(Unplannable { reason, input }) => {
                 self.counters.lost(reason, input);
@@ -157,14 +159,6 @@ impl Outlet {
                 next_segment(frame, cutter)
             }
         };
-    }
-
-    /// Moves what is in flight through the stages, frame by frame.
-    fn stage(&mut self, frame: &mut Frame) {
-        while let Some(InFlight { range, cutter, .. }) = self.in_flight.take() {
-            self.staged.receive(&frame.bytes()[range], &self.stages, &self.counters);
-            self.in_flight = cutter.and_then(|cutter| next_segment(frame, cutter));
-        }
     }
 
     /// Whether a whole run can be taken as it is.
@@ -203,8 +197,30 @@ impl Outlet {
                 return Some(end);
             }
         }
+        if !self.stages.is_empty() {
+            return self.stage(frame);
+        }
         let end = if together { self.gather(frame) } else { self.send_in_flight(frame) };
         end.or_else(|| self.send_staged())
+    }
+
+    /// Moves what is in flight through the stages, frame by frame, and sends what comes out.
+    fn stage(&mut self, frame: &mut Frame) -> Option<Turn> {
+        // What was planned before there were stages goes as it was planned.
+        if self.in_flight.as_ref().is_some_and(|flight| flight.offload != Offload::default()) {
+            if let Some(end) = self.send_in_flight(frame) {
+                return Some(end);
+            }
+        }
+        for _ in 0..PIECES_PER_TURN {
+            if let Some(end) = self.send_staged() {
+                return Some(end);
+            }
+            let InFlight { range, cutter, .. } = self.in_flight.take()?;
+            self.staged.receive(&frame.bytes()[range], &self.stages, &self.counters);
+            self.in_flight = cutter.and_then(|cutter| next_segment(frame, cutter));
+        }
+        Some(Turn::Unfinished)
     }
 
     /// Adds what is in flight to the run.
@@ -315,7 +331,8 @@ impl Outlet {
     }
 
     fn send_staged(&mut self) -> Option<Turn> {
-        self.staged.release(&self.stages, &self.counters);
+        let mut sent = 0;
+        self.staged.release(PIECES_PER_TURN, &self.stages, &self.counters);
         while let Some(mut packet) = self.staged.ready.pop_front() {
             match self.egress.send(packet.outgoing()) {
                 Ok(()) => {
@@ -337,6 +354,10 @@ impl Outlet {
                 },
             }
             self.staged.recycle(packet);
+            sent += 1;
+            if sent == PIECES_PER_TURN {
+                return Some(Turn::Unfinished);
+            }
         }
         None
     }

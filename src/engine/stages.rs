@@ -85,14 +85,14 @@ impl Staged {
         self.lines.iter().filter_map(Line::due).min()
     }
 
-    /// Passes on what is due.
-    pub(super) fn release(&mut self, stages: &Stages, counters: &Counters) {
+    /// Passes on what is due, as long as fewer than `limit` frames wait to be sent.
+    pub(super) fn release(&mut self, limit: usize, stages: &Stages, counters: &Counters) {
         if self.held == 0 {
             return;
         }
         let now = Instant::now();
         while let Some(line) = self.lines.iter_mut().filter(|line| line.due().is_some()).min_by_key(|line| line.due()) {
-            if line.due().is_none_or(|due| due > now) {
+            if self.ready.len() >= limit || line.due().is_none_or(|due| due > now) {
                 return;
             }
             let position = position(stages, &line.filter);

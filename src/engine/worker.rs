@@ -101,6 +101,11 @@ impl Worker {
         }
     }
 
+    /// Whether its thread still runs: it ends only with the worker, unless something is badly wrong.
+    pub(super) fn is_alive(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     fn send(&self, command: Command) -> io::Result<()> {
         self.commands.send(command).map_err(|_| io::ErrorKind::BrokenPipe)?;
         self.waker.wake()
@@ -141,6 +146,11 @@ impl<T: Task> Running<T> {
 }
 
 impl<T> Running<T> {
+    /// Where it runs.
+    pub(super) fn worker(&self) -> &Arc<Worker> {
+        &self.worker
+    }
+
     fn remove(&mut self) -> Option<Box<dyn Task>> {
         let slot = self.slot.take()?;
         let (reply, answer) = bounded(1);

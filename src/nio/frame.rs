@@ -10,8 +10,8 @@ use crate::wire::{MAX_FRAME_LEN, VLAN_TAG_LEN};
 const HEADROOM: usize = 16;
 const _: () = assert!(HEADROOM >= VIRTIO_HEADER_LEN + VLAN_TAG_LEN);
 
-/// One frame with its metadata, and perhaps a run of others behind it that arrived together. Each direction has one, and
-/// reuses it for every frame.
+/// One frame with its metadata, and perhaps a run of others behind it that arrived together. Each direction has
+/// two, and reuses them for every frame.
 #[derive(Debug)]
 pub struct Frame {
     buffer: Box<[u8]>,

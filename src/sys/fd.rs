@@ -19,7 +19,7 @@ pub(super) fn write(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     check_len(unsafe { libc::write(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) })
 }
 
-/// Sets a socket option whose value is the plain structure `value`.
+/// Sets a socket option whose value is the plain structure `value`, without pointers for the kernel to follow.
 pub(super) fn set_option<T: Copy>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
     // JUSTIFICATION: std offers none of the packet options.
     // SAFETY: pointer and length describe one live `T`, which the kernel only reads; `T: Copy` has no drop glue.

@@ -111,7 +111,18 @@ impl PacketSocket {
         let len = COUNT as u16;
         // The kernel follows the pointer only during the call, while the instructions live.
         let program = libc::sock_fprog { len, filter: instructions.as_mut_ptr() };
-        fd::set_option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+        // JUSTIFICATION: the option's value holds a pointer for the kernel to follow, which `fd::set_option` must not.
+        // SAFETY: it points to `len` live instructions, exclusively borrowed for the call, which the kernel only reads.
+        let set = unsafe {
+            libc::setsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ATTACH_FILTER,
+                (&raw const program).cast(),
+                len_of::<libc::sock_fprog>(),
+            )
+        };
+        check(set).map(drop)
     }
 
     /// The mark of frames that this socket sends.
