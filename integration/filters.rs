@@ -251,3 +251,20 @@ fn super_frames_are_cut_before_they_are_filtered_and_whole_again_after_that() {
     client.tell("bridge stop_capture b");
     assert_eq!(sizes(&through(5)), [built.bytes.len()], "whole again");
 }
+
+#[test]
+fn an_expression_without_end_harms_nobody() {
+    let namespace = Namespace::new();
+    let TwoTunnels { mut client, left, right, hypervisor: _hypervisor } = TwoTunnels::start(&namespace);
+    for (expression, accepted) in [
+        (vec!["vlan"; 6000].join(" and "), false),
+        (vec!["vlan"; 1600].join(" and "), true),
+        ("not ".repeat(4000), false),
+    ] {
+        let reply = client.ask(&format!("bridge add_packet_filter b f bpf \"{expression}\""));
+        assert_eq!(reply[0].starts_with("100-"), accepted, "{reply:?}");
+        client.tell("bridge reset_packet_filters b");
+        left.send_marks([1]);
+        right.expect_mark(1);
+    }
+}

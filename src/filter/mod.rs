@@ -89,7 +89,7 @@ pub enum FilterError {
 /// | `corrupt` | percent, 0 to 100: see [`Corrupt`] |
 /// | `bpf` | an expression, and perhaps a link type: see [`Bpf`] |
 ///
-/// It may take up to five seconds where a `bpf` expression names hosts that must be looked up.
+/// It may take up to two seconds where a `bpf` expression is long or names hosts that must be looked up.
 ///
 /// # Errors
 /// Where there is no such type, or it does not take these arguments.

@@ -253,6 +253,11 @@ impl Bridge {
         true
     }
 
+    /// Its capture, if one is running.
+    pub(super) fn captures(&self) -> impl Iterator<Item = &Arc<Capture>> {
+        self.capture.iter()
+    }
+
     /// Has the running link pass frames through what there is now.
     fn equip(&self) {
         if let Some(link) = &self.link {

@@ -225,6 +225,11 @@ impl IolBridge {
         true
     }
 
+    /// The captures that are running at its ports.
+    pub(super) fn captures(&self) -> impl Iterator<Item = &Arc<Capture>> {
+        self.ports.values().filter_map(|state| state.capture.as_ref())
+    }
+
     /// Has a running hub forward what is at a port, a tunnel to `shared`.
     fn attach(&mut self, engine: &Engine, port: Port, shared: Option<Box<dyn Egress>>) -> io::Result<()> {
         let stages = self.stages(port);

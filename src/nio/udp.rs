@@ -20,7 +20,7 @@ pub(super) const KIND: Kind = Kind { name: "udp", arguments: "<local port>:<host
 const BUFFER_BYTES: u32 = 4 << 20;
 
 /// How long to wait for the name of a host to be resolved.
-const RESOLVING: Duration = Duration::from_secs(5);
+const RESOLVING: Duration = Duration::from_secs(2);
 
 /// Frames in one call before Linux 6.9, and since (`UDP_MAX_SEGMENTS`, include/linux/udp.h).
 const FRAMES_PER_CALL: (usize, usize) = (64, 128);

@@ -185,12 +185,18 @@ fn segment_headers(frame: &[u8], offload: Offload) -> Option<Headers> {
 /// Whether the checksums are right; a transport checksum that is still to be finished counts as right.
 fn is_intact(frame: &[u8], headers: &Headers, offload: Offload) -> bool {
     let (at, end) = (headers.transport_at, frame.len());
-    let header = headers.ip == IpVersion::V6 || Sum::default().bytes(&frame[headers.ip_at..at]).fold() == 0xffff;
+    // 0xffff stands for 0 as well, but only UDP writes it so; a cut would give back the other one.
+    let canonical = |at: usize| read_u16(frame, at) != Some(0xffff);
+    let header = headers.ip == IpVersion::V6
+        || (Sum::default().bytes(&frame[headers.ip_at..at]).fold() == 0xffff && canonical(headers.ip_at + 10));
     let transport = match offload.checksum {
         Some(unfinished) => {
             (usize::from(unfinished.start), usize::from(unfinished.offset)) == (at, headers.transport.checksum_offset())
         }
-        None => pseudo_header(frame, headers).number(length_field(end - at)).bytes(&frame[at..]).fold() == 0xffff,
+        None => {
+            pseudo_header(frame, headers).number(length_field(end - at)).bytes(&frame[at..]).fold() == 0xffff
+                && (headers.transport == Transport::Udp || canonical(at + headers.transport.checksum_offset()))
+        }
     };
     header && transport
 }
@@ -394,6 +400,18 @@ mod tests {
         }
         let longer = [datagrams(false, &[7; 500], 500), datagrams(false, &[7; 2000], 1000)].concat();
         assert_eq!(merge(&longer[..2]).len(), 2, "a longer one after a shorter one");
+    }
+
+    #[test]
+    fn a_checksum_of_0_may_not_be_written_as_ffff() {
+        let mut pair = segments(false, 0, &[0; 2000], 1000);
+        // The word that makes the sum come out right for a checksum of 0 (options of 12 bytes lie before the payload).
+        let checksum = read_u16(&pair[1], 50).unwrap();
+        write_u16(&mut pair[1], 66, checksum);
+        write_u16(&mut pair[1], 50, 0);
+        assert_eq!(merge(&pair).len(), 1);
+        write_u16(&mut pair[1], 50, 0xffff);
+        assert_eq!(merge(&pair).len(), 2, "it would come back as 0");
     }
 
     fn restore_checksums(frame: &mut [u8]) {
