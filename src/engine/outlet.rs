@@ -417,3 +417,43 @@ fn trust_of(offload: Offload) -> usize {
 fn metadata_is_at_fault(reason: DropReason, offload: Offload) -> bool {
     offload.super_frame.is_some() || (offload.checksum.is_some() && reason != DropReason::TooBig)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::{self, Named};
+    use crate::nio::Nowhere;
+    use etherparse::PacketBuilder;
+
+    /// A super-frame of so many segments of one byte.
+    fn super_frame(segments: usize) -> Frame {
+        let mut bytes = vec![1, 1, 0, 0, 1, 0, 34, 0, 16, 0];
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).tcp(1, 2, 3, 4);
+        builder.write(&mut bytes, &vec![7; segments]).unwrap();
+        let mut frame = Frame::default();
+        frame.space(true)[..bytes.len()].copy_from_slice(&bytes);
+        frame.fill(bytes.len(), true).unwrap();
+        frame
+    }
+
+    #[test]
+    fn a_turn_ends_however_many_pieces_a_super_frame_has() {
+        let filter = filter::parse("packet_loss", &["0"]).unwrap();
+        let filters = vec![Named { name: "f".to_owned(), filter }];
+        for stages in [Stages::default(), Stages { filters, ..Stages::default() }] {
+            let mut outlet = Outlet::new("test".to_owned(), Box::new(Nowhere), Arc::default(), Arc::new(stages));
+            let mut frame = super_frame(3 * PIECES_PER_TURN);
+            outlet.take(&mut frame);
+            let mut turns = 0;
+            let mut sent = 0;
+            while outlet.finish(&mut frame) == Some(Turn::Unfinished) {
+                turns += 1;
+                let now = outlet.counters.frames_out.get();
+                assert!(now - sent <= PIECES_PER_TURN as u64, "{} in one turn", now - sent);
+                sent = now;
+            }
+            assert_eq!(outlet.counters.frames_out.get(), 3 * PIECES_PER_TURN as u64);
+            assert!(turns >= 2);
+        }
+    }
+}
