@@ -50,14 +50,6 @@ impl Egress for Together {
         self.socket.as_raw_fd()
     }
 
-    fn features(&self) -> Features {
-        Features::NONE
-    }
-
-    fn mtu(&self) -> Option<u32> {
-        None
-    }
-
     fn send(&mut self, frame: Outgoing<'_>) -> io::Result<()> {
         self.socket.send(frame.plain()).map(drop)
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rubridge::sys::VIRTIO_HEADER_LEN;
 use rubridge::sys::packet::PacketSocket;
+use rubridge::sys::socket::enlarge_buffers;
 
 use super::{Namespace, PATIENCE};
 
@@ -32,7 +33,7 @@ impl WireTap {
             let socket = PacketSocket::open(index, true).expect("a packet socket");
             socket.be_promiscuous(index).expect("promiscuous mode");
             socket.hear_all_but_own().expect("a filter");
-            socket.enlarge_buffers(32 << 20).expect("larger buffers");
+            enlarge_buffers(&socket, 32 << 20).expect("larger buffers");
             socket
         });
         Self { socket, buffer: vec![0; 1 << 19] }

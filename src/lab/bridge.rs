@@ -4,10 +4,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::passage::Passage;
 use crate::capture::{Capture, LinkType};
 use crate::engine::counters::{Counters, SharedCounters, WireSize};
 use crate::engine::link::Equipment;
-use crate::engine::stages::{Stages, Trace};
+use crate::engine::stages::Stages;
 use crate::engine::{Engine, Link};
 use crate::filter::Named;
 use crate::nio::{Ends, Identity, Nio};
@@ -26,8 +27,7 @@ pub struct Bridge {
     places: [Option<Place>; 2],
     /// From source to destination, and back.
     counters: [SharedCounters; 2],
-    filters: Vec<Named>,
-    capture: Option<Arc<Capture>>,
+    passage: Passage,
     console: Console,
 }
 
@@ -76,8 +76,7 @@ impl Bridge {
             link: None,
             places: [None, None],
             counters: Default::default(),
-            filters: Vec::new(),
-            capture: None,
+            passage: Passage::default(),
             console: console.clone(),
         }
     }
@@ -199,40 +198,31 @@ impl Bridge {
     /// Its packet filters, in order.
     #[must_use]
     pub fn filters(&self) -> &[Named] {
-        &self.filters
+        self.passage.filters()
     }
 
     /// Appends a packet filter; returns whether its name was free.
     pub fn add_filter(&mut self, filter: Named) -> bool {
-        let free = self.filters.iter().all(|other| other.name != filter.name);
-        if free {
-            self.filters.push(filter);
-            self.equip();
-        }
-        free
+        let added = self.passage.add_filter(filter);
+        self.equip_if(added)
     }
 
     /// Removes a packet filter; returns whether there was one of that name.
     pub fn remove_filter(&mut self, name: &str) -> bool {
-        let before = self.filters.len();
-        self.filters.retain(|filter| filter.name != name);
-        let removed = self.filters.len() < before;
-        if removed {
-            self.equip();
-        }
-        removed
+        let removed = self.passage.remove_filter(name);
+        self.equip_if(removed)
     }
 
     /// Removes all packet filters.
     pub fn reset_filters(&mut self) {
-        self.filters.clear();
+        self.passage.reset_filters();
         self.equip();
     }
 
     /// Whether a capture is running.
     #[must_use]
     pub fn is_capturing(&self) -> bool {
-        self.capture.is_some()
+        self.passage.capture().is_some()
     }
 
     /// Starts recording frames to a file. Not while another capture is running.
@@ -240,14 +230,14 @@ impl Bridge {
     /// # Errors
     /// The file's.
     pub fn start_capture(&mut self, path: &Path, link_type: LinkType) -> io::Result<()> {
-        self.capture = Some(Arc::new(Capture::start(path, link_type, &self.console)?));
+        self.passage.record_to(Capture::start(path, link_type, &self.console)?);
         self.equip();
         Ok(())
     }
 
     /// Ends the capture; the file is complete then. Returns whether there was one.
     pub fn stop_capture(&mut self) -> bool {
-        let Some(capture) = self.capture.take() else { return false };
+        let Some(capture) = self.passage.take_capture() else { return false };
         self.equip();
         capture.stop();
         true
@@ -255,7 +245,7 @@ impl Bridge {
 
     /// Its capture, if one is running.
     pub(super) fn captures(&self) -> impl Iterator<Item = &Arc<Capture>> {
-        self.capture.iter()
+        self.passage.capture().into_iter()
     }
 
     /// Has the running link pass frames through what there is now.
@@ -265,16 +255,16 @@ impl Bridge {
         }
     }
 
+    fn equip_if(&self, changed: bool) -> bool {
+        if changed {
+            self.equip();
+        }
+        changed
+    }
+
     fn stages(&self) -> [Arc<Stages>; 2] {
-        SIDES.map(|side| {
-            let trace = (self.console.debug > 0).then(|| Trace {
-                output: self.console.stdout.clone(),
-                level: self.console.debug,
-                received: format!(" on bridge '{}' ({side} NIO)", self.name),
-                dropped: format!(" on bridge '{}'", self.name),
-            });
-            Arc::new(Stages { filters: self.filters.clone(), capture: self.capture.clone(), trace })
-        })
+        let here = format!(" on bridge '{}'", self.name);
+        SIDES.map(|side| self.passage.stages(&self.console, format!("{here} ({side} NIO)"), here.clone()))
     }
 }
 

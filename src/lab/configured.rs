@@ -22,8 +22,9 @@ fn start_one(lab: &mut Lab, config: &BridgeConfig) -> Result<(), String> {
     for nio in [source, destination] {
         bridge.add(nio).map_err(|_| "it has two NIOs already")?;
     }
-    if let Some(CaptureConfig { file, protocol }) = &config.capture {
-        console.stdout.say(&config.capture.as_ref().map(CaptureConfig::announcement).unwrap_or_default());
+    if let Some(capture) = &config.capture {
+        console.stdout.say(&capture.announcement());
+        let CaptureConfig { file, protocol } = capture;
         let link_type = LinkType::named(protocol).unwrap_or_else(|unknown| {
             console.stderr.say(&unknown.to_string());
             LinkType::default()

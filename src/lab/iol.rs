@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::bridge::Traffic;
+use super::passage::Passage;
 use crate::capture::{Capture, LinkType};
 use crate::engine::Engine;
 use crate::engine::counters::SharedCounters;
 use crate::engine::hub::Hub;
 use crate::engine::link::Equipment;
-use crate::engine::stages::{Stages, Trace};
+use crate::engine::stages::Stages;
 use crate::filter::Named;
 use crate::nio::iol::{Port, Station};
 use crate::nio::{Egress, Ends, Identity, Impatient, Nio};
@@ -32,8 +33,7 @@ pub struct IolBridge {
 #[derive(Debug, Default)]
 struct PortState {
     tunnel: Option<Tunnel>,
-    filters: Vec<Named>,
-    capture: Option<Arc<Capture>>,
+    passage: Passage,
 }
 
 #[derive(Debug)]
@@ -171,31 +171,20 @@ impl IolBridge {
 
     /// Appends a packet filter at a port; returns whether its name was free.
     pub fn add_filter(&mut self, port: Port, filter: Named) -> bool {
-        let filters = &mut self.ports.entry(port).or_default().filters;
-        let free = filters.iter().all(|other| other.name != filter.name);
-        if free {
-            filters.push(filter);
-            self.equip(port);
-        }
-        free
+        let added = self.ports.entry(port).or_default().passage.add_filter(filter);
+        self.equip_if(added, port)
     }
 
     /// Removes a packet filter from a port; returns whether there was one of that name.
     pub fn remove_filter(&mut self, port: Port, name: &str) -> bool {
-        let Some(state) = self.ports.get_mut(&port) else { return false };
-        let before = state.filters.len();
-        state.filters.retain(|filter| filter.name != name);
-        let removed = state.filters.len() < before;
-        if removed {
-            self.equip(port);
-        }
-        removed
+        let removed = self.ports.get_mut(&port).is_some_and(|state| state.passage.remove_filter(name));
+        self.equip_if(removed, port)
     }
 
     /// Removes all packet filters from a port.
     pub fn reset_filters(&mut self, port: Port) {
         if let Some(state) = self.ports.get_mut(&port) {
-            state.filters.clear();
+            state.passage.reset_filters();
             self.equip(port);
         }
     }
@@ -203,7 +192,7 @@ impl IolBridge {
     /// Whether a capture is running at a port.
     #[must_use]
     pub fn is_capturing(&self, port: Port) -> bool {
-        self.ports.get(&port).is_some_and(|state| state.capture.is_some())
+        self.ports.get(&port).is_some_and(|state| state.passage.capture().is_some())
     }
 
     /// Starts recording a port's frames to a file. Not while another capture is running there.
@@ -211,15 +200,17 @@ impl IolBridge {
     /// # Errors
     /// The file's.
     pub fn start_capture(&mut self, port: Port, path: &Path, link_type: LinkType) -> io::Result<()> {
-        let capture = Arc::new(Capture::start(path, link_type, &self.console)?);
-        self.ports.entry(port).or_default().capture = Some(capture);
+        let capture = Capture::start(path, link_type, &self.console)?;
+        self.ports.entry(port).or_default().passage.record_to(capture);
         self.equip(port);
         Ok(())
     }
 
     /// Ends the capture at a port; the file is complete then. Returns whether there was one.
     pub fn stop_capture(&mut self, port: Port) -> bool {
-        let Some(capture) = self.ports.get_mut(&port).and_then(|state| state.capture.take()) else { return false };
+        let Some(capture) = self.ports.get_mut(&port).and_then(|state| state.passage.take_capture()) else {
+            return false;
+        };
         self.equip(port);
         capture.stop();
         true
@@ -227,7 +218,7 @@ impl IolBridge {
 
     /// The captures that are running at its ports.
     pub(super) fn captures(&self) -> impl Iterator<Item = &Arc<Capture>> {
-        self.ports.values().filter_map(|state| state.capture.as_ref())
+        self.ports.values().filter_map(|state| state.passage.capture())
     }
 
     /// Has a running hub forward what is at a port, a tunnel to `shared`.
@@ -262,19 +253,20 @@ impl IolBridge {
         }
     }
 
+    fn equip_if(&mut self, changed: bool, port: Port) -> bool {
+        if changed {
+            self.equip(port);
+        }
+        changed
+    }
+
     /// Of frames from the tunnel, and of those to it.
     fn stages(&self, port: Port) -> [Arc<Stages>; 2] {
-        let state = self.ports.get(&port);
+        let nothing = Passage::default();
+        let passage = self.ports.get(&port).map_or(&nothing, |state| &state.passage);
         ["destination NIO", "IOL instance"].map(|from| {
             let place = format!(" from {from} on IOL bridge '{}'", self.name);
-            let trace = (self.console.debug > 0).then(|| Trace {
-                output: self.console.stdout.clone(),
-                level: self.console.debug,
-                received: place.clone(),
-                dropped: place,
-            });
-            let filters = state.map(|state| state.filters.clone()).unwrap_or_default();
-            Arc::new(Stages { filters, capture: state.and_then(|state| state.capture.clone()), trace })
+            passage.stages(&self.console, place.clone(), place)
         })
     }
 }

@@ -4,6 +4,7 @@
 mod bridge;
 pub mod configured;
 mod iol;
+mod passage;
 
 pub use bridge::{Bridge, NotStarted, Traffic};
 pub use iol::IolBridge;

@@ -15,7 +15,6 @@ use super::unix::{BoundSocket, DatagramIngress, send_or_drop};
 use super::{Egress, Frame, Ingress, Outgoing};
 use crate::sys::lock::{Locked, lock};
 use crate::sys::process;
-use crate::wire::offload::Features;
 
 const HEADER_LEN: usize = 8;
 /// Where in the header the receiver's port is.
@@ -200,14 +199,6 @@ impl Drop for LockFile {
 impl Egress for PortEgress {
     fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
-    }
-
-    fn features(&self) -> Features {
-        Features::NONE
-    }
-
-    fn mtu(&self) -> Option<u32> {
-        None
     }
 
     fn send(&mut self, mut frame: Outgoing<'_>) -> io::Result<()> {

@@ -7,6 +7,7 @@ use super::device::{Device, DeviceEgress};
 use super::{Cause, Ends, Frame, Identity, Ingress, Kind, Mode, Nio, ReceiveError};
 use crate::sys::netdev::Interface;
 use crate::sys::packet::PacketSocket;
+use crate::sys::socket::enlarge_buffers;
 use crate::wire::offload::VIRTIO_HEADER_LEN;
 
 /// See the module's documentation.
@@ -46,7 +47,7 @@ pub(super) fn open_ends(name: &str, mode: Mode) -> Result<Ends, Cause> {
     let virtio_header = mode.has_metadata();
     let socket = PacketSocket::open(index, virtio_header).map_err(cause)?;
     socket.be_promiscuous(index).map_err(cause)?;
-    socket.enlarge_buffers(BUFFER_BYTES).map_err(cause)?;
+    enlarge_buffers(&socket, BUFFER_BYTES).map_err(cause)?;
     if virtio_header && interface.has_lro() {
         tracing::warn!(
             interface = name,

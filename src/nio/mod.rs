@@ -112,11 +112,15 @@ pub trait Egress: Send + Debug {
     /// The descriptor that becomes writable.
     fn fd(&self) -> RawFd;
 
-    /// What it takes as it is.
-    fn features(&self) -> Features;
+    /// What it takes as it is; nothing but finished frames of wire size, where it does not say.
+    fn features(&self) -> Features {
+        Features::NONE
+    }
 
     /// The largest packet that fits, in bytes without the link-layer header; `None` where any fits.
-    fn mtu(&self) -> Option<u32>;
+    fn mtu(&self) -> Option<u32> {
+        None
+    }
 
     /// Writes one frame.
     ///

@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::RawFd;
 
 use super::{Egress, Outgoing};
-use crate::wire::offload::Features;
 
 /// Takes every frame and does nothing with it: the way of frames ends at what they pass before it.
 #[derive(Debug)]
@@ -14,14 +13,6 @@ impl Egress for Nowhere {
     /// It never has anybody wait for it.
     fn fd(&self) -> RawFd {
         -1
-    }
-
-    fn features(&self) -> Features {
-        Features::NONE
-    }
-
-    fn mtu(&self) -> Option<u32> {
-        None
     }
 
     fn send(&mut self, _: Outgoing<'_>) -> io::Result<()> {

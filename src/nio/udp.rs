@@ -11,7 +11,6 @@ use socket2::{Domain, Socket, Type};
 use super::{Cause, Egress, Ends, Frame, Identity, Ingress, Kind, Mode, Nio, Outgoing, ReceiveError, RunLimit};
 use crate::patience;
 use crate::sys::{process, socket, udp};
-use crate::wire::offload::Features;
 
 /// See the module's documentation.
 pub(super) const KIND: Kind = Kind { name: "udp", arguments: "<local port>:<host>:<remote port>", open: open_text };
@@ -159,18 +158,10 @@ impl Ingress for UdpIngress {
     }
 }
 
+/// It takes frames of any size: larger datagrams are fragmented on their way.
 impl Egress for UdpEgress {
     fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
-    }
-
-    fn features(&self) -> Features {
-        Features::NONE
-    }
-
-    /// Larger datagrams are fragmented on their way.
-    fn mtu(&self) -> Option<u32> {
-        None
     }
 
     fn send(&mut self, frame: Outgoing<'_>) -> io::Result<()> {

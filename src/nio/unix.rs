@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use super::{Cause, Egress, Ends, Frame, Identity, Ingress, Kind, Mode, Nio, Outgoing, ReceiveError};
 use crate::sys::socket;
-use crate::wire::offload::Features;
 
 /// See the module's documentation.
 pub(super) const KIND: Kind =
@@ -114,14 +113,6 @@ impl Ingress for DatagramIngress {
 impl Egress for UnixEgress {
     fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
-    }
-
-    fn features(&self) -> Features {
-        Features::NONE
-    }
-
-    fn mtu(&self) -> Option<u32> {
-        None
     }
 
     fn send(&mut self, frame: Outgoing<'_>) -> io::Result<()> {

@@ -187,15 +187,6 @@ impl PacketSocket {
         self.set(libc::PACKET_ADD_MEMBERSHIP, &membership)
     }
 
-    /// Asks for `bytes` of buffer in both directions, beyond the system's limit where allowed to
-    /// (`CAP_NET_ADMIN`), else up to it.
-    ///
-    /// # Errors
-    /// The kernel's; a smaller buffer than asked for is no error.
-    pub fn enlarge_buffers(&self, bytes: u32) -> io::Result<()> {
-        super::socket::enlarge_buffers(self, bytes)
-    }
-
     /// Receives one frame, preceded by its virtio header where that is on.
     ///
     /// # Errors

@@ -177,8 +177,9 @@ fn delete_nio_udp(lab: &mut Lab, arguments: &[&str]) -> Answer {
 
 fn add_nio_unix(lab: &mut Lab, arguments: &[&str]) -> Answer {
     let (local, remote) = (arguments[1], arguments[2]);
-    let open = |_: &Lab| nio::unix::open(local, remote);
-    add_nio(lab, arguments[0], "UNIX", |lab| open(lab).map_err(|cause| Complaint::of("create_nio_unix", local, &cause)))
+    add_nio(lab, arguments[0], "UNIX", |_| {
+        nio::unix::open(local, remote).map_err(|cause| Complaint::of("create_nio_unix", local, &cause))
+    })
 }
 
 fn add_nio_tap(lab: &mut Lab, arguments: &[&str]) -> Answer {
