@@ -27,13 +27,15 @@ pub(super) struct Direction {
     /// The frame behind it, where one has been read already.
     next: Frame,
     next_is_read: bool,
+    /// The last turn had one frame: the next one is sent before another one is looked for.
+    quiet: bool,
     pub(super) outlet: Outlet,
 }
 
 impl Direction {
     pub(super) fn new(inlet: Inlet, outlet: Outlet) -> Self {
         let (frame, next) = Default::default();
-        Self { inlet, frame, frame_is_read: false, next, next_is_read: false, outlet }
+        Self { inlet, frame, frame_is_read: false, next, next_is_read: false, quiet: false, outlet }
     }
 
     /// Gives up what is still to be sent, and returns what it was made of.
@@ -55,14 +57,20 @@ impl Direction {
 
     /// Forwards up to [`FRAMES_PER_TURN`] frames.
     fn forward(&mut self) -> Turn {
-        for _ in 0..FRAMES_PER_TURN {
-            if let Some(end) = self.outlet.send(&mut self.frame) {
+        let quiet = std::mem::take(&mut self.quiet);
+        for number in 0..FRAMES_PER_TURN {
+            let at_once = quiet && number == 1;
+            let end = if at_once { self.outlet.finish(&mut self.frame) } else { self.outlet.send(&mut self.frame) };
+            if let Some(end) = end {
                 return end;
             }
             match self.next_frame() {
                 Found::Frame => {}
                 Found::Failure => continue,
-                Found::End => return self.outlet.finish(&mut self.frame).unwrap_or(Turn::Drained),
+                Found::End => {
+                    self.quiet = number <= 1;
+                    return self.outlet.finish(&mut self.frame).unwrap_or(Turn::Drained);
+                }
             }
             if self.outlet.takes_runs() && self.frame.run().is_some() {
                 // What waits to be sent together came before.
@@ -158,5 +166,92 @@ impl Task for Direction {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::nio::{Outgoing, ReceiveError, RunLimit};
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Event {
+        Read,
+        FoundNothing,
+        Sent(usize),
+    }
+
+    /// Both halves of a NIO that takes runs, and what they were asked for.
+    #[derive(Debug, Clone, Default)]
+    struct Script {
+        /// Whether a frame is there, for each time that one is read.
+        frames: Arc<Mutex<VecDeque<bool>>>,
+        events: Arc<Mutex<Vec<Event>>>,
+    }
+
+    impl Script {
+        fn note(&self, event: Event) {
+            self.events.lock().unwrap().push(event);
+        }
+    }
+
+    impl Ingress for Script {
+        fn fd(&self) -> RawFd {
+            -1
+        }
+
+        fn receive(&mut self, frame: &mut Frame) -> Result<(), ReceiveError> {
+            if self.frames.lock().unwrap().pop_front() != Some(true) {
+                self.note(Event::FoundNothing);
+                return Err(io::Error::from_raw_os_error(libc::EAGAIN).into());
+            }
+            self.note(Event::Read);
+            frame.fill(60, false)
+        }
+    }
+
+    impl Egress for Script {
+        fn fd(&self) -> RawFd {
+            -1
+        }
+
+        fn run_limit(&self) -> Option<RunLimit> {
+            Some(RunLimit { frames: 64, bytes: 65_000 })
+        }
+
+        fn send(&mut self, _: Outgoing<'_>) -> io::Result<()> {
+            self.note(Event::Sent(1));
+            Ok(())
+        }
+
+        fn send_run(&mut self, bytes: &[u8], size: usize) -> io::Result<()> {
+            self.note(Event::Sent(bytes.len() / size));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_frame_of_quiet_traffic_does_not_wait_until_another_one_was_looked_for() {
+        use Event::{FoundNothing, Read, Sent};
+        let script = Script::default();
+        let (ingress, egress) = (Box::new(script.clone()), Box::new(script.clone()));
+        let outlet = Outlet::new(String::new(), egress, Arc::default(), Arc::default());
+        let mut direction = Direction::new(Inlet::new(String::new(), ingress), outlet);
+        let mut turn = |frames: usize| {
+            script.frames.lock().unwrap().extend((0..=frames).map(|number| number < frames));
+            assert_eq!(direction.turn(), Turn::Drained);
+            std::mem::take(&mut *script.events.lock().unwrap())
+        };
+        // Frames that come together leave together.
+        assert_eq!(turn(3), [Read, Read, Read, FoundNothing, Sent(3)]);
+        assert_eq!(turn(1), [Read, FoundNothing, Sent(1)]);
+        // The turn before had only one.
+        assert_eq!(turn(1), [Read, Sent(1), FoundNothing]);
+        assert_eq!(turn(3), [Read, Sent(1), Read, Read, FoundNothing, Sent(2)]);
+        assert_eq!(turn(2), [Read, Read, FoundNothing, Sent(2)]);
     }
 }

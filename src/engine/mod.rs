@@ -19,7 +19,24 @@ use std::sync::Arc;
 
 pub use link::{DirectionInfo, Link};
 
-use worker::{Running, Task, Worker};
+use counters::SharedCounters;
+use direction::Direction;
+use inlet::Inlet;
+use outlet::Outlet;
+use worker::{Running, Task, Turn, Worker};
+
+use crate::nio::{Egress, Ingress};
+
+/// Forwards what an ingress holds on the caller's thread, and returns what was counted: for tests and measurements that
+/// want the whole way of a frame without a worker. An egress that blocks for ever blocks the caller.
+#[must_use]
+pub fn forward_all(ingress: Box<dyn Ingress>, egress: Box<dyn Egress>) -> SharedCounters {
+    let counters = SharedCounters::default();
+    let outlet = Outlet::new(String::new(), egress, Arc::clone(&counters), Arc::default());
+    let mut direction = Direction::new(Inlet::new(String::new(), ingress), outlet);
+    while direction.turn() != Turn::Drained {}
+    counters
+}
 
 /// The workers that run everything; they end with the last that they run.
 #[derive(Debug)]

@@ -185,6 +185,10 @@ impl Outlet {
 
     /// Sends everything that there is to send; returns how the turn ends where that could not be done.
     pub(super) fn finish(&mut self, frame: &mut Frame) -> Option<Turn> {
+        let alone = self.in_flight.as_ref().is_some_and(|flight| flight.cutter.is_none());
+        if alone && self.takes_runs() && self.run.as_ref().is_some_and(Run::is_empty) {
+            return self.send_in_flight(frame).or_else(|| self.send_staged());
+        }
         self.send(frame).or_else(|| self.flush(frame))
     }
 
