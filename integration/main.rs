@@ -29,4 +29,5 @@ mod tracing;
 mod transcripts;
 mod transfer;
 mod tunnels;
+mod two_hops;
 mod unix_sockets;

@@ -8,26 +8,34 @@ use nix::sys::signal::Signal;
 use crate::lab::frames::Random;
 use crate::lab::{Namespace, Rubridge, Totals, wait_until};
 
-const BYTES: usize = 24 << 20;
+/// Bytes of each transfer.
+pub(crate) const BYTES: usize = 24 << 20;
 
 /// How the frames that reach the bridge come to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Made {
+pub(crate) enum Made {
     /// The sender sends single frames, and GRO merges them at the NIC.
     ByGro,
     /// The sender hands super-frames to its NIC.
     ByTso,
 }
 
-struct Path {
+/// Two ends of a transfer, with a NIC, programs and a TAP between them.
+pub(crate) struct Path {
     outside: Namespace,
-    bridge: Namespace,
+    pub(crate) bridge: Namespace,
     guest: Namespace,
-    program: Rubridge,
+    programs: Vec<Rubridge>,
 }
 
 impl Path {
-    fn new(made: Made, mtu: u16, options: &str) -> Self {
+    /// One program between the NIC and the TAP.
+    fn direct(made: Made, mtu: u16, options: &str) -> Self {
+        Self::new(made, mtu, &[format!("linux_raw:nic0 tap:tap0 {options}")])
+    }
+
+    /// Programs that lead from the NIC `nic0` to the TAP `tap0`.
+    pub(crate) fn new(made: Made, mtu: u16, bridges: &[String]) -> Self {
         let [outside, bridge, guest] = [(); 3].map(|()| Namespace::new());
         outside.veth("wan0", &bridge, "nic0");
         outside.ip(&format!("link set wan0 mtu {mtu}"));
@@ -38,23 +46,28 @@ impl Path {
         }
         bridge.ip("tuntap add dev tap0 mode tap");
         bridge.ip(&format!("link set tap0 mtu {mtu}"));
-        let program = Rubridge::start(&bridge, &format!("linux_raw:nic0 tap:tap0 {options}"));
+        let programs = bridges.iter().map(|arguments| Rubridge::start(&bridge, arguments)).collect();
         bridge.move_to("tap0", &guest);
         for (namespace, interface, host) in [(&outside, "wan0", 1), (&guest, "tap0", 2)] {
             namespace.ip(&format!("addr add 10.77.0.{host}/24 dev {interface}"));
             namespace.ip(&format!("addr add fd77::{host}/64 dev {interface} nodad"));
             namespace.ip(&format!("link set {interface} up"));
         }
-        Self { outside, bridge, guest, program }
+        Self { outside, bridge, guest, programs }
     }
 
-    /// Transfers bytes both ways, over IPv4 and IPv6, compares every one, and returns the totals.
-    fn transfer(self) -> Totals {
+    /// Transfers bytes both ways, over IPv4 and IPv6, compares every one, and returns the totals of each program.
+    pub(crate) fn transfer(self) -> Vec<Totals> {
         for v6 in [false, true] {
             send(&self.outside, &self.guest, if v6 { "[fd77::2]:0" } else { "10.77.0.2:0" });
             send(&self.guest, &self.outside, if v6 { "[fd77::1]:0" } else { "10.77.0.1:0" });
         }
-        self.program.stop(Signal::SIGINT)
+        self.programs.into_iter().map(|program| program.stop(Signal::SIGINT)).collect()
+    }
+
+    /// The same through one program.
+    fn transfer_directly(self) -> Totals {
+        self.transfer().remove(0)
     }
 }
 
@@ -101,7 +114,7 @@ pub(crate) fn send(from: &Namespace, to: &Namespace, address: &str) {
 }
 
 fn check(made: Made, mtu: u16) {
-    let totals = Path::new(made, mtu, "").transfer();
+    let totals = Path::direct(made, mtu, "").transfer_directly();
     for from in ["linux_raw:nic0", "tap:tap0"] {
         let (whole, cut) = (totals.number(from, "super-frames {} whole"), totals.number(from, "{} cut"));
         assert!(whole > 100 && cut == 0, "super-frames pass whole: {totals:?}");
@@ -134,7 +147,7 @@ fn unfinished_by_tso_with_large_frames() {
 #[test]
 fn cut_in_software() {
     for made in [Made::ByGro, Made::ByTso] {
-        let totals = Path::new(made, 1500, "--offload no-csum").transfer();
+        let totals = Path::direct(made, 1500, "--offload no-csum").transfer_directly();
         let from_nic = totals.number("linux_raw:nic0", "{} cut");
         assert!(from_nic > 100, "{totals:?}");
         assert_eq!(totals.number("linux_raw:nic0", "super-frames {} whole"), 0);
@@ -144,20 +157,20 @@ fn cut_in_software() {
 #[test]
 fn segments_smaller_than_the_mtu() {
     for made in [Made::ByGro, Made::ByTso] {
-        let path = Path::new(made, 1500, "");
+        let path = Path::direct(made, 1500, "");
         // What a pod behind a tunnel does: both ends announce less than the MTU allows.
         path.guest.ip("route change 10.77.0.0/24 dev tap0 proto kernel src 10.77.0.2 advmss 1000");
         path.outside.ip("route change 10.77.0.0/24 dev wan0 proto kernel src 10.77.0.1 advmss 1000");
-        let totals = path.transfer();
+        let totals = path.transfer_directly();
         assert!(totals.number("linux_raw:nic0", "super-frames {} whole") > 100, "{totals:?}");
     }
 }
 
 #[test]
 fn the_plain_bridge_moves_bytes_when_offloads_are_off() {
-    let path = Path::new(Made::ByGro, 1500, "--offload off");
+    let path = Path::direct(Made::ByGro, 1500, "--offload off");
     path.bridge.ethtool("nic0", "gro off gso off tso off tx off");
     path.outside.ethtool("wan0", "gro off");
-    let totals = path.transfer();
+    let totals = path.transfer_directly();
     assert_eq!(totals.number("linux_raw:nic0", "super-frames {} whole"), 0);
 }

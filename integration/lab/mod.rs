@@ -10,6 +10,7 @@ mod namespace;
 mod own_tmp;
 mod process;
 mod program;
+mod relay;
 mod tunnel;
 mod wire_tap;
 
@@ -20,6 +21,7 @@ pub(crate) use namespace::{Namespace, stay_on_one_cpu};
 pub(crate) use own_tmp::with_own_tmp;
 pub(crate) use process::Process;
 pub(crate) use program::{Rubridge, Totals};
+pub(crate) use relay::LossyRelay;
 pub(crate) use tunnel::{LEFT, RIGHT, Tunnel, TwoTunnels, is_free};
 pub(crate) use wire_tap::{Heard, WireTap};
 

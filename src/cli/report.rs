@@ -61,6 +61,7 @@ impl Display for Report<'_> {
 pub(super) struct Snapshot {
     frames_out: u64,
     bytes_out: u64,
+    writes: u64,
     passed: u64,
     cut: u64,
     dropped: u64,
@@ -72,6 +73,7 @@ impl From<&DirectionInfo> for Snapshot {
         Self {
             frames_out: counters.frames_out.get(),
             bytes_out: counters.bytes_out.get(),
+            writes: counters.writes.get(),
             passed: counters.passed.get(),
             cut: counters.cut.get(),
             dropped: DropReason::ALL.iter().map(|&reason| counters.dropped(reason)).sum(),
@@ -91,10 +93,11 @@ pub(super) fn rates(
     let rate = |count: u64| count as f64 / seconds;
     let line = |((direction, before), now): ((&DirectionInfo, &Snapshot), &Snapshot)| {
         format!(
-            "-> {}: {:.3} Gb/s, {:.0} frames/s, super-frames/s {:.0} whole {:.0} cut, dropped {}",
+            "-> {}: {:.3} Gb/s, {:.0} frames/s in {:.0} writes/s, super-frames/s {:.0} whole {:.0} cut, dropped {}",
             direction.to,
             rate((now.bytes_out - before.bytes_out) * 8) / 1e9,
             rate(now.frames_out - before.frames_out),
+            rate(now.writes - before.writes),
             rate(now.passed - before.passed),
             rate(now.cut - before.cut),
             now.dropped - before.dropped,
@@ -108,21 +111,22 @@ pub(super) fn rates(
 pub(super) fn totals(directions: &[DirectionInfo; 2], elapsed: Duration) -> String {
     let mut block = format!("totals after {:.1} s, in frames as on the wire:", elapsed.as_secs_f64());
     for DirectionInfo { from, to, counters, .. } in directions {
-        let Counters { frames_in, bytes_in, frames_out, bytes_out, passed, merged, cut, finished, fallbacks, .. } =
+        let Counters { frames_in, bytes_in, frames_out, bytes_out, writes, passed, merged, cut, finished, .. } =
             &***counters;
         let _ = write!(
             block,
-            "\n{from} -> {to}: in {} frames {} bytes, out {} frames {} bytes; super-frames {} whole {} cut {} merged; \
+            "\n{from} -> {to}: in {} frames {} bytes, out {} frames {} bytes in {} writes; super-frames {} whole {} cut {} merged; \
              checksums finished {}; fallbacks {}",
             frames_in.get(),
             bytes_in.get(),
             frames_out.get(),
             bytes_out.get(),
+            writes.get(),
             passed.get(),
             cut.get(),
             merged.get(),
             finished.get(),
-            fallbacks.get(),
+            counters.fallbacks.get(),
         );
         let dropped = DropReason::ALL.iter().map(|&reason| (reason, counters.dropped(reason)));
         for (reason, count) in dropped.filter(|(_, count)| *count > 0) {
