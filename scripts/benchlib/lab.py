@@ -2,7 +2,8 @@
 
     wan: wan0 10.77.0.1  ==veth==  sut: nic0 [the contestant] tap0  -->  vm: tap0 10.77.0.2
 
-`sut` (the system under test) has no address, so every byte between `wan` and `vm` passes the contestant.
+`sut` (the system under test) has no address, so every byte between `wan` and `vm` passes the contestant: one process, or
+two with a tunnel between them. Where the contestant bridges two tunnels, all traffic stays in `sut`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ from pathlib import Path
 PREFIX = "rbench"
 ROLES = ("wan", "sut", "vm")
 VM_ADDRESS = "10.77.0.2"
+
+# The bridges of each path, from the outside to the VM; the contestant runs a process for each.
+DIRECT = [("linux_raw:nic0", "tap:tap0")]
+TWO_HOPS = [("linux_raw:nic0", "udp:20000:127.0.0.1:20001"), ("udp:20001:127.0.0.1:20000", "tap:tap0")]
+TUNNELS = [("udp:20000:127.0.0.1:20001", "udp:20002:127.0.0.1:20003")]
+FAR_ENDS = ["20001:20000", "20003:20002"]
 
 ALL_OFF = "tx off tso off gso off gro off"
 # What each group of scenarios sets with ethtool -K; the kernel contestant alone has vm0 and vm0b.
@@ -105,9 +112,10 @@ class Kernel:
     """The Linux bridge between nic0 and a veth pair, whose other end is the VM's interface."""
 
     name = "kernel"
+    needs_offloads_off = False
 
     @contextlib.contextmanager
-    def attached(self, directory: Path, offloads: dict[str, str]):
+    def attached(self, directory: Path, offloads: dict[str, str], bridges: list):
         ip("sut", "link", "add", "vm0b", "type", "veth", "peer", "name", "vm0", "netns", namespace("vm"))
         ip("sut", "link", "add", "br0", "type", "bridge")
         for port in ("nic0", "vm0b"):
@@ -121,38 +129,53 @@ class Kernel:
 
 
 class Program:
-    """A bridge in userspace, between nic0 and a TAP that moves into the VM's namespace."""
+    """A bridge in userspace, whose TAP, if it has one, moves into the VM's namespace."""
 
-    def __init__(self, name: str, *command: str):
-        self.name, self.command = name, list(command)
+    def __init__(self, name: str, binary: str, *options: str):
+        self.name, self.binary, self.options = name, binary, options
+        self.needs_offloads_off = bool(options)
 
-    def prepare(self, directory: Path) -> list[str]:
-        return self.command
+    def command(self, nios: tuple[str, str], config: Path) -> list[str]:
+        return [self.binary, "bridge", *self.options, *nios]
 
-    def ready(self, log: Path) -> bool:
+    def ready(self, nios: tuple[str, str], log: Path) -> bool:
         return any(line.startswith("forwarding") for line in log.read_text(errors="replace").splitlines())
 
     @contextlib.contextmanager
-    def attached(self, directory: Path, offloads: dict[str, str]):
-        log = directory / "program.log"
-        with process(inside("sut", *self.prepare(directory)), log, signal.SIGINT) as child:
-            wait_until(lambda: self.ready(log), child, log, self.name)
-            ip("sut", "link", "set", "tap0", "netns", namespace("vm"))
-            plug_in("tap0")
-            yield child
+    def attached(self, directory: Path, offloads: dict[str, str], bridges: list):
+        """Yields the first process."""
+        with contextlib.ExitStack() as stack:
+            children = []
+            for number, nios in enumerate(bridges):
+                log = directory / f"program{number}.log"
+                command = inside("sut", *self.command(nios, directory / f"bridge{number}.ini"))
+                children.append(stack.enter_context(process(command, log, signal.SIGINT)))
+                wait_until(lambda nios=nios, log=log: self.ready(nios, log), children[-1], log, self.name)
+            if any("tap:tap0" in nios for nios in bridges):
+                ip("sut", "link", "set", "tap0", "netns", namespace("vm"))
+                plug_in("tap0")
+            yield children[0]
 
 
 class Peer(Program):
-    """Another program with ubridge's command line; it says nothing when it runs, so its TAP has to tell."""
+    """Another program with ubridge's command line; it says nothing when it runs, so its NIOs have to tell."""
 
-    def prepare(self, directory: Path) -> list[str]:
-        config = directory / "bridge.ini"
-        config.write_text("[bridge0]\nsource_linux_raw = nic0\ndestination_tap = tap0\n")
-        return [*self.command, "-f", str(config)]
+    def __init__(self, name: str, binary: str):
+        super().__init__(name, binary)
+        self.needs_offloads_off = True
 
-    def ready(self, log: Path) -> bool:
-        show = ["ip", "-n", namespace("sut"), "link", "show", "tap0"]
-        return subprocess.run(show, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+    def command(self, nios: tuple[str, str], config: Path) -> list[str]:
+        ends = (nio.split(":", 1) for nio in nios)
+        lines = [f"{side}_{kind} = {rest}" for side, (kind, rest) in zip(("source", "destination"), ends)]
+        config.write_text("\n".join(["[bridge0]", *lines, ""]))
+        return [self.binary, "-f", str(config)]
+
+    def ready(self, nios: tuple[str, str], log: Path) -> bool:
+        if "tap:tap0" in nios:
+            show = ["ip", "-n", namespace("sut"), "link", "show", "tap0"]
+            return subprocess.run(show, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+        port = int(nios[1].split(":")[1])
+        return f":{port:04X} " in run(*inside("sut", "cat", "/proc/net/udp"))
 
 
 def plug_in(interface: str) -> None:
@@ -162,8 +185,8 @@ def plug_in(interface: str) -> None:
 
 
 @contextlib.contextmanager
-def lab(contestant, group: str):
-    """Builds the lab around `contestant`; yields its process (None for the kernel) and a scratch directory."""
+def lab(contestant, bridges: list, group: str):
+    """Builds the lab around `contestant`; yields its first process (None for the kernel) and a scratch directory."""
     offloads = OFFLOADS[group]
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{PREFIX}-")))
@@ -176,4 +199,5 @@ def lab(contestant, group: str):
         ip("wan", "addr", "add", "10.77.0.1/24", "dev", "wan0")
         ip("wan", "link", "set", "wan0", "up")
         ip("sut", "link", "set", "nic0", "up")
-        yield stack.enter_context(contestant.attached(directory, offloads)), directory
+        ip("sut", "link", "set", "lo", "up")
+        yield stack.enter_context(contestant.attached(directory, offloads, bridges)), directory

@@ -14,7 +14,12 @@ TITLES = {
     "off-in": "NIC offloads off, into the VM",
     "off-out": "NIC offloads off, out of the VM",
 }
-LATENCIES = {"latency": "offloads on", "latency-off": "NIC offloads off"}
+HOP_TITLES = {f"hop-{name}": f"{title}, through a tunnel" for name, title in TITLES.items()}
+RATES = {"udp-rate": "between plain sockets", "udp-runs": "between sockets that send and receive in runs"}
+ROUND_TRIPS = {"latency": "offloads on", "latency-off": "NIC offloads off"}
+ONE_WAY = {"udp-latency": "between two tunnels"}
+# What of a run is compared, in the order in which it is looked for.
+FIGURES = ("gbps", "frames_per_second", "median_us")
 DEMO_NAMES = {"kernel": "kernel bridge", "plain": "plain bridge", "rubridge": "rubridge"}
 
 
@@ -24,6 +29,10 @@ def gbps(value: float) -> str:
 
 def microseconds(value: float | None) -> str:
     return "no data" if value is None else f"{value:.0f}"
+
+
+def thousands(value: float) -> str:
+    return f"{value / 1000:,.0f}"
 
 
 def ratio(value: float | None) -> str:
@@ -38,6 +47,8 @@ def brief(figures: dict) -> str:
     """One run in a few words, for the progress line."""
     if "gbps" in figures:
         return f"{gbps(figures['gbps'])} Gb/s"
+    if "frames_per_second" in figures:
+        return f"{thousands(figures['frames_per_second'])} thousand frames/s, {figures['lost']} lost"
     if "median_us" in figures:
         return "no data" if figures["median_us"] is None else f"{microseconds(figures['median_us'])} us"
     return f"{figures['peak_rss_kib']} KiB, idle {figures['idle_cpu_percent']:.1f} % CPU"
@@ -54,19 +65,18 @@ def summarise(runs: list[dict]) -> list[dict]:
         if scenario == "resources":
             rows.append({**row, **{key: rounds[0][key] for key in ("peak_rss_kib", "idle_cpu_percent")}})
             continue
-        key = "median_us" if scenario in LATENCIES else "gbps"
+        key = next(key for key in FIGURES if key in rounds[0])
         values = [run[key] for run in rounds.values() if run[key] is not None]
         row["median"] = statistics.median(values) if values else None
         row["min"], row["max"] = min(values, default=None), max(values, default=None)
         for base in ("kernel", "plain"):
-            pairs = [(run[key], groups[scenario, base][turn][key]) for turn, run in rounds.items()]
+            others = groups.get((scenario, base), {})
+            pairs = [(run[key], others[turn][key]) for turn, run in rounds.items() if turn in others]
             ratios = [own / other for own, other in pairs if own is not None and other]
             row[f"to_{base}"] = statistics.median(ratios) if ratios else None
-        if scenario in LATENCIES:
-            tails = [run["p99_us"] for run in rounds.values() if run["p99_us"] is not None]
-            row["p99"] = statistics.median(tails) if tails else None
-        else:
-            row["retransmits"] = statistics.median(run["retransmits"] for run in rounds.values())
+        for more in ("p99_us", "retransmits", "lost"):
+            found = [run[more] for run in rounds.values() if run.get(more) is not None]
+            row[more] = statistics.median(found) if found else None
         rows.append(row)
     return rows
 
@@ -79,6 +89,27 @@ def table(header: str, rows: list[str]) -> list[str]:
     return ["", header, "|---|" + "---:|" * (columns - 1), *rows]
 
 
+OFFLOADS_OFF = "Two processes with a UDP tunnel between them. All but rubridge have the NIC's offloads off, as they need them."
+
+
+def count(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f}"
+
+
+def section(title: str, text: str | None, unit: str, form, last: tuple, rows: list[dict]) -> list[str]:
+    """A heading, and the figures of one scenario; `last` is the last column: its title, its key, and how to write it."""
+    if not rows:
+        return []
+    name, key, last_form = last
+    body = [
+        f"| {row['contestant']} | {form(row['median'])} | {span(row, form)} "
+        f"| {ratio(row['to_kernel'])} | {ratio(row['to_plain'])} | {last_form(row[key])} |"
+        for row in rows
+    ]
+    header = f"| | {unit} | range | to kernel | to plain | {name} |"
+    return ["", f"## {title}", *(["", text] if text else []), *table(header, body)]
+
+
 def markdown(machine: dict, settings: dict, rows: list[dict]) -> str:
     lines = [
         "# Benchmark results",
@@ -89,25 +120,19 @@ def markdown(machine: dict, settings: dict, rows: list[dict]) -> str:
         "the range is from the lowest to the highest; the ratios are medians of the ratios within each round. "
         "`plain` is `rubridge --offload off`, one frame at a time.",
     ]
-    for scenario, title in TITLES.items():
-        body = [
-            f"| {row['contestant']} | {gbps(row['median'])} | {span(row, gbps)} "
-            f"| {ratio(row['to_kernel'])} | {ratio(row['to_plain'])} | {row['retransmits']:.0f} |"
-            for row in rows if row["scenario"] == scenario
-        ]
-        if body:
-            lines += ["", f"## {title} (`{scenario}`)"]
-        lines += table("| | Gb/s | range | to kernel | to plain | TCP retransmits |", body)
-    for scenario, title in LATENCIES.items():
-        body = [
-            f"| {row['contestant']} | {microseconds(row['median'])} | {span(row, microseconds)} "
-            f"| {microseconds(row['p99'])} | {ratio(row['to_kernel'])} | {ratio(row['to_plain'])} |"
-            for row in rows if row["scenario"] == scenario
-        ]
-        if body:
-            trips = f"{settings['round_trips']} round trips of 8 KiB each way over one connection"
-            lines += ["", f"## Latency, {title} (`{scenario}`)", "", f"{trips}; less is better."]
-        lines += table("| | median µs | range | p99 µs | to kernel | to plain |", body)
+    for scenario, title in (TITLES | HOP_TITLES).items():
+        text = OFFLOADS_OFF if scenario in HOP_TITLES else None
+        lines += section(f"{title} (`{scenario}`)", text, "Gb/s", gbps, ("TCP retransmits", "retransmits", count),
+                         [row for row in rows if row["scenario"] == scenario])
+    for scenario, title in RATES.items():
+        lines += section(f"64-byte frames {title} (`{scenario}`)", None, "thousand/s", thousands, ("lost", "lost", count),
+                         [row for row in rows if row["scenario"] == scenario])
+    trips = f"{settings['round_trips']} round trips of 8 KiB each way over one connection; less is better."
+    one_way = "One frame of 64 bytes at a time, one way; less is better."
+    for scenario, title in (ROUND_TRIPS | ONE_WAY).items():
+        text = trips if scenario in ROUND_TRIPS else one_way
+        lines += section(f"Latency, {title} (`{scenario}`)", text, "median µs", microseconds,
+                         ("p99 µs", "p99_us", microseconds), [row for row in rows if row["scenario"] == scenario])
     body = [
         f"| {row['contestant']} | {row['peak_rss_kib'] / 1024:.1f} MiB | {row['idle_cpu_percent']:.1f} % |"
         for row in rows if row["scenario"] == "resources"
