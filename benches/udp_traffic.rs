@@ -73,12 +73,7 @@ fn rate(from: &UdpSocket, to: &UdpSocket, seconds: Duration, runs: bool) -> anyh
 }
 
 /// Returns how many frames were sent and lost, and the time.
-fn send(
-    from: &UdpSocket,
-    arrived: &AtomicU64,
-    seconds: Duration,
-    runs: bool,
-) -> anyhow::Result<(u64, u64, Duration)> {
+fn send(from: &UdpSocket, arrived: &AtomicU64, seconds: Duration, runs: bool) -> anyhow::Result<(u64, u64, Duration)> {
     let frames = [7; FRAME * RUN];
     let start = Instant::now();
     let (mut sent, mut lost) = (0, 0);

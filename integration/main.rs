@@ -15,6 +15,7 @@ mod docker_brctl;
 mod engine;
 mod filters;
 mod gns3;
+mod inference;
 mod iol;
 mod lab;
 mod linux_raw;

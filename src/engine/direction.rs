@@ -92,11 +92,17 @@ impl Direction {
 
     /// Moves on to the next frame: of the run that was received, of what was read already, or of the ingress.
     fn next_frame(&mut self) -> Found {
-        if std::mem::take(&mut self.frame_is_read) || self.frame.advance() {
+        if std::mem::take(&mut self.frame_is_read) {
             return Found::Frame;
         }
-        if std::mem::take(&mut self.next_is_read) {
+        let mut found = self.frame.advance();
+        if !found && std::mem::take(&mut self.next_is_read) {
             std::mem::swap(&mut self.frame, &mut self.next);
+            found = true;
+        }
+        if found {
+            // It need not have been the first of what was received together.
+            let _ = self.inlet.describe(&mut self.frame);
             return Found::Frame;
         }
         self.inlet.receive(&mut self.frame, &self.outlet.counters)
@@ -240,7 +246,7 @@ mod tests {
         let script = Script::default();
         let (ingress, egress) = (Box::new(script.clone()), Box::new(script.clone()));
         let outlet = Outlet::new(String::new(), egress, Arc::default(), Arc::default());
-        let mut direction = Direction::new(Inlet::new(String::new(), ingress), outlet);
+        let mut direction = Direction::new(Inlet::new(String::new(), ingress, None), outlet);
         let mut turn = |frames: usize| {
             script.frames.lock().unwrap().extend((0..=frames).map(|number| number < frames));
             assert_eq!(direction.turn(), Turn::Drained);

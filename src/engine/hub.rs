@@ -46,7 +46,7 @@ impl Hub {
     /// Where the socket cannot be watched.
     pub fn start(engine: &Engine, name: &str, shared: Box<dyn Ingress>) -> io::Result<Self> {
         let distributor = Distributor {
-            inlet: Inlet::new(name.to_owned(), shared),
+            inlet: Inlet::new(name.to_owned(), shared, None),
             frame: Frame::default(),
             is_open: false,
             outlets: BTreeMap::new(),
@@ -75,7 +75,7 @@ impl Hub {
         equipment: Equipment,
     ) -> io::Result<()> {
         let Equipment { counters: [from_tunnel, to_tunnel], stages: [from_stages, to_stages] } = equipment;
-        let inlet = Inlet::new(name.to_owned(), tunnel.ingress);
+        let inlet = Inlet::new(name.to_owned(), tunnel.ingress, None);
         let outlet = Outlet::new(format!("iol port {port}"), shared, from_tunnel, from_stages);
         let running = engine.run(Direction::new(inlet, outlet)).map_err(|(error, _)| error)?;
         self.tunnels.insert(port, running);

@@ -1,9 +1,11 @@
 //! The first half of a direction: frames from an ingress.
 
+use std::fmt::Display;
 use std::os::fd::RawFd;
 
 use super::counters::{Counters, DropReason, WireSize};
 use super::faults::{LogGate, ReceiveFault};
+use super::inference::Inference;
 use crate::nio::{Frame, Ingress, ReceiveError};
 
 /// Reads frames, and knows what to make of it where that fails.
@@ -11,6 +13,7 @@ use crate::nio::{Frame, Ingress, ReceiveError};
 pub(super) struct Inlet {
     name: String,
     ingress: Box<dyn Ingress>,
+    inference: Option<Inference>,
     log: LogGate,
     /// The device is gone: reading on is pointless.
     gone: bool,
@@ -29,8 +32,8 @@ pub(super) enum Found {
 
 impl Inlet {
     /// An inlet from the ingress of the NIO called `name`.
-    pub(super) fn new(name: String, ingress: Box<dyn Ingress>) -> Self {
-        Self { name, ingress, log: LogGate::default(), gone: false }
+    pub(super) fn new(name: String, ingress: Box<dyn Ingress>, inference: Option<Inference>) -> Self {
+        Self { name, ingress, inference, log: LogGate::default(), gone: false }
     }
 
     pub(super) fn fd(&self) -> RawFd {
@@ -41,6 +44,12 @@ impl Inlet {
         self.ingress
     }
 
+    /// Infers what the ingress does not tell of a frame; returns whether it can be forwarded.
+    #[inline]
+    pub(super) fn describe(&self, frame: &mut Frame) -> bool {
+        self.inference.as_ref().is_none_or(|inference| inference.describe(frame))
+    }
+
     /// Reads the next frame.
     #[inline]
     pub(super) fn receive(&mut self, frame: &mut Frame, counters: &Counters) -> Found {
@@ -48,7 +57,12 @@ impl Inlet {
             return Found::End;
         }
         match self.ingress.receive(frame) {
-            Ok(()) => Found::Frame,
+            Ok(()) if self.describe(frame) => Found::Frame,
+            Ok(()) => {
+                counters.lost(DropReason::TooBig, WireSize::one(frame.bytes()));
+                self.complain(&"a frame is too long for its wire, and it is not known how to cut it");
+                Found::Failure
+            }
             Err(error) => self.failed(&error, counters),
         }
     }
@@ -88,7 +102,7 @@ impl Inlet {
         Found::Failure
     }
 
-    fn complain(&mut self, error: &ReceiveError) {
+    fn complain(&mut self, error: &dyn Display) {
         if let Some(held_back) = self.log.pass() {
             tracing::warn!(nio = self.name, %error, held_back, "receiving failed");
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Engine;
 use super::counters::SharedCounters;
 use super::direction::Direction;
+use super::inference::Inference;
 use super::inlet::Inlet;
 use super::outlet::Outlet;
 use super::stages::Stages;
@@ -74,8 +75,12 @@ impl Link {
             DirectionInfo::new(&second_name, &first_name, &*first.egress, back_counters),
         ];
         let [there_stages, back_stages] = equipment.stages;
-        let there = directions[0].build((first.ingress, second.egress), there_stages);
-        let back = directions[1].build((second.ingress, first.egress), back_stages);
+        let [there_inference, back_inference] = Inference::of([
+            (first.ingress.metadata(), directions[0].mtu),
+            (second.ingress.metadata(), directions[1].mtu),
+        ]);
+        let there = directions[0].build((first.ingress, second.egress), there_inference, there_stages);
+        let back = directions[1].build((second.ingress, first.egress), back_inference, back_stages);
 
         let there = match engine.run(there) {
             Ok(there) => there,
@@ -131,8 +136,8 @@ impl DirectionInfo {
         Self { from: from.to_owned(), to: to.to_owned(), features: egress.features(), mtu: egress.mtu(), counters }
     }
 
-    fn build(&self, (ingress, egress): Halves, stages: Arc<Stages>) -> Direction {
-        let inlet = Inlet::new(self.from.clone(), ingress);
+    fn build(&self, (ingress, egress): Halves, inference: Option<Inference>, stages: Arc<Stages>) -> Direction {
+        let inlet = Inlet::new(self.from.clone(), ingress, inference);
         Direction::new(inlet, Outlet::new(self.to.clone(), egress, Arc::clone(&self.counters), stages))
     }
 }

@@ -5,6 +5,7 @@ pub mod counters;
 mod direction;
 mod faults;
 pub mod hub;
+mod inference;
 mod inlet;
 mod linger;
 pub mod link;
@@ -21,19 +22,21 @@ pub use link::{DirectionInfo, Link};
 
 use counters::SharedCounters;
 use direction::Direction;
+use inference::Inference;
 use inlet::Inlet;
 use outlet::Outlet;
 use worker::{Running, Task, Turn, Worker};
 
-use crate::nio::{Egress, Ingress};
+use crate::nio::{Egress, Ingress, Metadata};
 
 /// Forwards what an ingress holds on the caller's thread, and returns what was counted: for tests and measurements that
 /// want the whole way of a frame without a worker. An egress that blocks for ever blocks the caller.
 #[must_use]
 pub fn forward_all(ingress: Box<dyn Ingress>, egress: Box<dyn Egress>) -> SharedCounters {
     let counters = SharedCounters::default();
+    let [inference, _] = Inference::of([(ingress.metadata(), egress.mtu()), (Metadata::Told, None)]);
     let outlet = Outlet::new(String::new(), egress, Arc::clone(&counters), Arc::default());
-    let mut direction = Direction::new(Inlet::new(String::new(), ingress), outlet);
+    let mut direction = Direction::new(Inlet::new(String::new(), ingress, inference), outlet);
     while direction.turn() != Turn::Drained {}
     counters
 }

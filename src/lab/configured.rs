@@ -50,7 +50,7 @@ fn open(lab: &Lab, end: &End) -> Result<Nio, String> {
         End::Udp { local_port, host, remote_port } => {
             ("UDP", nio::udp::open(*local_port, host, *remote_port, lab.mode, |tunnel| lab.runs_tunnel(tunnel)))
         }
-        End::Unix { local, remote } => ("UNIX", nio::unix::open(local, remote)),
+        End::Unix { local, remote } => ("UNIX", nio::unix::open(local, remote, lab.mode)),
         End::Ethernet(device) => ("Ethernet", nio::ethernet::open(device, lab.mode)),
         End::Tap(device) => ("TAP", nio::tap::open(device, lab.mode)),
         End::LinuxRaw(device) => ("Linux RAW", nio::linux_raw::open(device, lab.mode)),

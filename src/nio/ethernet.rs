@@ -1,22 +1,47 @@
-//! `ethernet`: a network interface as `linux_raw`, with a filter that decides which frames it receives.
+//! `ethernet`: a network interface through libpcap, with a filter that decides which frames it receives.
 
-use std::os::fd::RawFd;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use super::{Cause, Ends, Frame, Identity, Ingress, Kind, Mode, Nio, ReceiveError, linux_raw};
+use pcap::{Active, Capture};
+use socket2::Socket;
+
+use super::device::{Device, DeviceEgress};
+use super::{Cause, Ends, Frame, Identity, Ingress, Kind, Metadata, Mode, Nio, ReceiveError, linux_raw};
 use crate::filter::{Bpf, FilterError};
+use crate::sys::socket::enlarge_buffers;
 
 /// See the module's documentation.
 pub(super) const KIND: Kind = Kind { name: "ethernet", arguments: "<interface>", open };
+
+/// The longest frame that libpcap hands over, in bytes.
+const SNAP_LEN: i32 = 65_535;
+
+/// libpcap's ring in bytes. A place in it has room for the longest frame, so these are some 500 frames.
+const RING_BYTES: i32 = 32 << 20;
+
+/// The send buffer in bytes.
+const SEND_BYTES: u32 = 8 << 20;
+
+/// Frames to forget at most when reading begins: more than the ring holds.
+const FORGET: usize = 10_000;
+
+/// How often to ask how many frames had no room in the ring.
+const OVERFLOW_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Which frames a NIO receives: all, or those that match an expression in the language of libpcap.
 #[derive(Debug, Default)]
 pub struct ReceiveFilter(Mutex<Option<Bpf>>);
 
-#[derive(Debug)]
-struct EthernetIngress {
-    inner: Box<dyn Ingress>,
+struct PcapIngress {
+    capture: Capture<Active>,
     filter: Arc<ReceiveFilter>,
+    metadata: Metadata,
+    /// When it was last asked for frames that had no room, and how many there have been.
+    asked: Instant,
+    overflowed: u32,
 }
 
 /// Opens the interface `name`, with a filter that lets all pass.
@@ -24,11 +49,33 @@ struct EthernetIngress {
 /// # Errors
 /// [`Cause`], which names the cure.
 pub fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
-    let Ends { ingress, egress } = linux_raw::open_ends(name, mode)?;
+    let mtu = linux_raw::ethernet_mtu(name)?;
+    let capture = Capture::from_device(name).and_then(|capture| {
+        // Without immediate mode a frame waits for others; a timeout has no meaning then.
+        capture.promisc(true).snaplen(SNAP_LEN).buffer_size(RING_BYTES).immediate_mode(true).open()?.setnonblock()
+    });
+    let capture = capture.map_err(cause)?;
+    // What libpcap sends itself it sends through this very socket, but it does not tell the error's number.
+    let sender = Socket::from(capture.as_fd().try_clone_to_owned()?);
+    sender.set_nonblocking(true)?;
+    enlarge_buffers(&sender, SEND_BYTES)?;
     let filter = Arc::<ReceiveFilter>::default();
-    let ingress = EthernetIngress { inner: ingress, filter: Arc::clone(&filter) };
+    let metadata = if mode == Mode::Plain { Metadata::Told } else { Metadata::Missing { mtu } };
+    let ingress = PcapIngress { capture, filter: Arc::clone(&filter), metadata, asked: Instant::now(), overflowed: 0 };
     let identity = Identity { receive_filter: Some(filter), ..Identity::new(&KIND, name) };
+    let egress = Box::new(DeviceEgress::new(sender, Mode::Plain, mtu));
     Ok(Nio { identity, ends: Ends { ingress: Box::new(ingress), egress } })
+}
+
+fn cause(error: pcap::Error) -> Cause {
+    let text = match error {
+        pcap::Error::PcapError(text) => text,
+        other => other.to_string(),
+    };
+    if text.contains("ermission") || text.contains("not permitted") {
+        return Cause::not_permitted("CAP_NET_RAW");
+    }
+    io::Error::other(text).into()
 }
 
 impl ReceiveFilter {
@@ -47,25 +94,66 @@ impl ReceiveFilter {
     }
 }
 
-impl Ingress for EthernetIngress {
+impl Ingress for PcapIngress {
     fn fd(&self) -> RawFd {
-        self.inner.fd()
+        self.capture.as_raw_fd()
     }
 
     fn receive(&mut self, frame: &mut Frame) -> Result<(), ReceiveError> {
-        self.inner.receive(frame)?;
-        if self.filter.wants(frame.bytes()) { Ok(()) } else { Err(ReceiveError::Unwanted) }
+        let packet = self.capture.next_packet().map_err(receive_error)?;
+        if packet.header.len as usize > packet.data.len() {
+            return Err(ReceiveError::Truncated);
+        }
+        if !self.filter.wants(packet.data) {
+            return Err(ReceiveError::Unwanted);
+        }
+        frame.space(false)[..packet.data.len()].copy_from_slice(packet.data);
+        frame.fill(packet.data.len(), false)
+    }
+
+    fn metadata(&self) -> Metadata {
+        self.metadata
     }
 
     fn take_overflow(&mut self) -> u64 {
-        self.inner.take_overflow()
+        if self.asked.elapsed() < OVERFLOW_INTERVAL {
+            return 0;
+        }
+        self.asked = Instant::now();
+        let Ok(stats) = self.capture.stats() else { return 0 };
+        let count = stats.dropped.wrapping_sub(self.overflowed);
+        self.overflowed = stats.dropped;
+        u64::from(count)
     }
 
-    fn pause(&mut self) {
-        self.inner.pause();
-    }
-
+    /// Forgets what came while nobody read: it was meant for others.
     fn resume(&mut self) {
-        self.inner.resume();
+        for _ in 0..FORGET {
+            if self.capture.next_packet().is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Device for Socket {
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        Socket::send(self, bytes).map(drop)
+    }
+}
+
+/// libpcap tells in words what went wrong.
+fn receive_error(error: pcap::Error) -> ReceiveError {
+    let number = match &error {
+        pcap::Error::TimeoutExpired => libc::EAGAIN,
+        pcap::Error::PcapError(text) if text.contains("disappeared") => libc::ENODEV,
+        _ => return io::Error::other(error).into(),
+    };
+    io::Error::from_raw_os_error(number).into()
+}
+
+impl std::fmt::Debug for PcapIngress {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("PcapIngress").field("metadata", &self.metadata).finish_non_exhaustive()
     }
 }

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
 use super::unix::{BoundSocket, DatagramIngress, send_or_drop};
-use super::{Egress, Frame, Ingress, Outgoing};
+use super::{Egress, Frame, Ingress, Metadata, Outgoing};
 use crate::sys::lock::{Locked, lock};
 use crate::sys::process;
 
@@ -112,7 +112,12 @@ impl Station {
     /// # Errors
     /// `EMFILE` when too many files are open.
     pub fn ingress(&self) -> io::Result<Box<dyn Ingress>> {
-        Ok(Box::new(DatagramIngress { socket: self.socket.socket.try_clone()?, header_len: HEADER_LEN, _bound: None }))
+        Ok(Box::new(DatagramIngress {
+            socket: self.socket.socket.try_clone()?,
+            header_len: HEADER_LEN,
+            metadata: Metadata::Told,
+            _bound: None,
+        }))
     }
 
     /// What writes frames to `port` of the instance `receiver`, from the port of the same number.

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use super::device::{Device, DeviceEgress};
-use super::{Cause, Ends, Frame, Identity, Ingress, Kind, Mode, Nio, ReceiveError};
+use super::{Cause, Ends, Frame, Identity, Ingress, Kind, Metadata, Mode, Nio, ReceiveError};
 use crate::sys::netdev::Interface;
 use crate::sys::packet::PacketSocket;
 use crate::sys::socket::enlarge_buffers;
@@ -20,6 +20,7 @@ const BUFFER_BYTES: u32 = 8 << 20;
 struct RawIngress {
     socket: PacketSocket,
     virtio_header: bool,
+    metadata: Metadata,
     /// The kernel's count of frames that its queue had no room for, and how much of it has been taken.
     overflowed: u32,
     taken: u32,
@@ -30,36 +31,36 @@ struct RawIngress {
 /// # Errors
 /// [`Cause`], which names the cure.
 pub fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
-    Ok(Nio { identity: Identity::new(&KIND, name), ends: open_ends(name, mode)? })
-}
-
-/// Opens the interface's ends.
-pub(super) fn open_ends(name: &str, mode: Mode) -> Result<Ends, Cause> {
-    let interface = Interface::named(name).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidInput => Cause::Name,
-        _ => error.into(),
-    })?;
+    let mtu = ethernet_mtu(name)?;
+    let interface = Interface::named(name)?;
     let index = interface.index().map_err(cause)?;
-    if !interface.is_ethernet().map_err(cause)? {
-        return Err(Cause::NotEthernet);
-    }
-    let mtu = interface.mtu().map_err(cause)?;
+    // Of what the hardware merged (LRO) the kernel cannot say enough for a virtio header.
+    let undescribed = mode != Mode::Plain && interface.has_lro();
+    let mode = if undescribed { Mode::Plain } else { mode };
+    let metadata = if undescribed { Metadata::Missing { mtu } } else { Metadata::Told };
     let virtio_header = mode.has_metadata();
     let socket = PacketSocket::open(index, virtio_header).map_err(cause)?;
     socket.be_promiscuous(index).map_err(cause)?;
     enlarge_buffers(&socket, BUFFER_BYTES).map_err(cause)?;
-    if virtio_header && interface.has_lro() {
-        tracing::warn!(
-            interface = name,
-            "LRO is on: frames merged by the hardware cannot be received and are counted as undescribed"
-        );
-    }
     // The same socket: another one would hear what this one sends.
     let sender = socket.try_clone().map_err(cause)?;
-    Ok(Ends {
-        ingress: Box::new(RawIngress { socket, virtio_header, overflowed: 0, taken: 0 }),
+    let ends = Ends {
+        ingress: Box::new(RawIngress { socket, virtio_header, metadata, overflowed: 0, taken: 0 }),
         egress: Box::new(DeviceEgress::new(sender, mode, mtu)),
-    })
+    };
+    Ok(Nio { identity: Identity::new(&KIND, name), ends })
+}
+
+/// The MTU of the interface `name`, which must be an Ethernet one.
+pub(super) fn ethernet_mtu(name: &str) -> Result<u32, Cause> {
+    let interface = Interface::named(name).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => Cause::Name,
+        _ => error.into(),
+    })?;
+    if !interface.is_ethernet().map_err(cause)? {
+        return Err(Cause::NotEthernet);
+    }
+    interface.mtu().map_err(cause)
 }
 
 fn cause(error: io::Error) -> Cause {
@@ -99,6 +100,10 @@ impl Ingress for RawIngress {
             frame.insert_tag(tag.tpid, tag.tci);
         }
         Ok(())
+    }
+
+    fn metadata(&self) -> Metadata {
+        self.metadata
     }
 
     /// Frames that pass while nobody reads are nobody's: they are those of the interface, not for us.

@@ -94,6 +94,11 @@ pub trait Ingress: Send + Debug {
     /// [`ReceiveError`]; after `WouldBlock` the descriptor announces the next frame.
     fn receive(&mut self, frame: &mut Frame) -> Result<(), ReceiveError>;
 
+    /// What it tells of its frames.
+    fn metadata(&self) -> Metadata {
+        Metadata::Told
+    }
+
     /// How many frames have been lost, since the last call, to a queue that was full before they could be read.
     fn take_overflow(&mut self) -> u64 {
         0
@@ -105,6 +110,20 @@ pub trait Ingress: Send + Debug {
 
     /// Somebody is going to read.
     fn resume(&mut self) {}
+}
+
+/// What an ingress tells of its frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metadata {
+    /// All there is, or they are to be forwarded as they are.
+    Told,
+    /// Nothing, but they should be finished and of wire size.
+    Needless,
+    /// Nothing, and they may be merged and unfinished: those of an interface with this MTU, in bytes.
+    Missing {
+        /// Its MTU.
+        mtu: u32,
+    },
 }
 
 /// The writing half of a NIO. Owned by one worker.
@@ -209,6 +228,11 @@ impl Display for Identity {
 }
 
 impl Mode {
+    /// What an ingress tells that has no metadata to tell.
+    fn metadata_of_wire(self) -> Metadata {
+        if self == Self::Plain { Metadata::Told } else { Metadata::Needless }
+    }
+
     /// Whether frames come with a virtio header.
     fn has_metadata(self) -> bool {
         self != Self::Plain

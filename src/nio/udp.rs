@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
-use super::{Cause, Egress, Ends, Frame, Identity, Ingress, Kind, Mode, Nio, Outgoing, ReceiveError, RunLimit};
+use super::{
+    Cause, Egress, Ends, Frame, Identity, Ingress, Kind, Metadata, Mode, Nio, Outgoing, ReceiveError, RunLimit,
+};
 use crate::patience;
 use crate::sys::{process, socket, udp};
 
@@ -42,7 +44,10 @@ pub struct Tunnel {
 }
 
 #[derive(Debug)]
-struct UdpIngress(UdpSocket);
+struct UdpIngress {
+    socket: UdpSocket,
+    metadata: Metadata,
+}
 
 #[derive(Debug)]
 struct UdpEgress {
@@ -83,7 +88,10 @@ pub fn open(
                 let sender = ours.try_clone()?;
                 return Ok(Nio {
                     identity: Identity { tunnel: Some(tunnel), ..Identity::new(&KIND, description) },
-                    ends: Ends { ingress: Box::new(UdpIngress(ours)), egress: Box::new(UdpEgress::new(sender, mode)) },
+                    ends: Ends {
+                        ingress: Box::new(UdpIngress { socket: ours, metadata: mode.metadata_of_wire() }),
+                        egress: Box::new(UdpEgress::new(sender, mode)),
+                    },
                 });
             }
             Err(error) => failed = error.into(),
@@ -144,17 +152,21 @@ impl UdpEgress {
 
 impl Ingress for UdpIngress {
     fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.socket.as_raw_fd()
     }
 
     fn receive(&mut self, frame: &mut Frame) -> Result<(), ReceiveError> {
-        let received = udp::receive(self.0.as_fd(), frame.space(false))?;
+        let received = udp::receive(self.socket.as_fd(), frame.space(false))?;
         match received.size {
             _ if received.truncated => Err(ReceiveError::Truncated),
             _ if received.len == 0 => Err(ReceiveError::Empty),
             None => frame.fill(received.len, false),
             Some(size) => frame.fill_run(received.len, size),
         }
+    }
+
+    fn metadata(&self) -> Metadata {
+        self.metadata
     }
 }
 

@@ -7,12 +7,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
-use super::{Cause, Egress, Ends, Frame, Identity, Ingress, Kind, Mode, Nio, Outgoing, ReceiveError};
+use super::{Cause, Egress, Ends, Frame, Identity, Ingress, Kind, Metadata, Mode, Nio, Outgoing, ReceiveError};
 use crate::sys::socket;
 
 /// See the module's documentation.
-pub(super) const KIND: Kind =
-    Kind { name: "unix", arguments: "<local path>:<remote path>", open: |text, _: Mode| open_text(text) };
+pub(super) const KIND: Kind = Kind { name: "unix", arguments: "<local path>:<remote path>", open: open_text };
 
 /// Socket buffers in bytes, each way. The peer's queue is bounded by datagrams too (net.unix.max_dgram_qlen).
 const BUFFER_BYTES: u32 = 4 << 20;
@@ -31,6 +30,7 @@ pub(super) struct DatagramIngress {
     pub(super) socket: UnixDatagram,
     /// Bytes before each frame; a datagram has more than those.
     pub(super) header_len: usize,
+    pub(super) metadata: Metadata,
     /// Kept as long as it is read from.
     pub(super) _bound: Option<BoundSocket>,
 }
@@ -41,16 +41,16 @@ struct UnixEgress {
     peer: PathBuf,
 }
 
-fn open_text(text: &str) -> Result<Nio, Cause> {
+fn open_text(text: &str, mode: Mode) -> Result<Nio, Cause> {
     let (local, remote) = text.split_once(':').ok_or(Cause::Syntax(&KIND))?;
-    open(local, remote)
+    open(local, remote, mode)
 }
 
 /// Opens a socket at the path `local` whose frames go to the one at `remote`, which need not be there yet.
 ///
 /// # Errors
 /// [`Cause`]: a path that is too long, or the file cannot be made.
-pub fn open(local: &str, remote: &str) -> Result<Nio, Cause> {
+pub fn open(local: &str, remote: &str, mode: Mode) -> Result<Nio, Cause> {
     // The kernel's own words for it do not say which.
     std::os::unix::net::SocketAddr::from_pathname(remote)?;
     let ours = BoundSocket::at(Path::new(local))?;
@@ -58,7 +58,12 @@ pub fn open(local: &str, remote: &str) -> Result<Nio, Cause> {
     Ok(Nio {
         identity: Identity::new(&KIND, format!("{local} -> {remote}")),
         ends: Ends {
-            ingress: Box::new(DatagramIngress { socket: receiver, header_len: 0, _bound: Some(ours) }),
+            ingress: Box::new(DatagramIngress {
+                socket: receiver,
+                header_len: 0,
+                metadata: mode.metadata_of_wire(),
+                _bound: Some(ours),
+            }),
             egress: Box::new(UnixEgress { socket: sender, peer: remote.into() }),
         },
     })
@@ -107,6 +112,10 @@ impl Ingress for DatagramIngress {
     fn receive(&mut self, frame: &mut Frame) -> Result<(), ReceiveError> {
         let len = self.socket.recv(frame.space(false))?;
         if len > self.header_len { frame.fill(len, false) } else { Err(ReceiveError::Empty) }
+    }
+
+    fn metadata(&self) -> Metadata {
+        self.metadata
     }
 }
 

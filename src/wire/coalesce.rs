@@ -9,13 +9,10 @@ use super::checksum::Sum;
 use super::headers::{Headers, IpVersion, Transport};
 use super::offload::{Features, Offload, PartialChecksum, SuperFrame, SuperFrameKind};
 use super::segment::{
-    TCP_CWR, TCP_FIN, TCP_FLAGS, TCP_PSH, begin_checksum, fit_ip_header, length_field, pseudo_header,
+    TCP_CWR, TCP_FIN, TCP_FLAGS, TCP_PSH, TCP_RST, TCP_SYN, TCP_URG, begin_checksum, fit_ip_header, length_field,
+    pseudo_header,
 };
 use super::{read_u16, read_u32, write_u16};
-
-const TCP_SYN: u8 = 0x02;
-const TCP_RST: u8 = 0x04;
-const TCP_URG: u8 = 0x20;
 
 /// The longest merged frame. Below the limit of an IP packet, as some drivers want room for headers of their
 /// own in front of a super-frame.

@@ -5,7 +5,9 @@
 
 pub mod checksum;
 pub mod coalesce;
+pub mod flows;
 pub mod headers;
+pub mod infer;
 pub mod offload;
 pub mod segment;
 

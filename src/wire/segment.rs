@@ -18,7 +18,10 @@ use super::{read_u16, read_u32, write_u16};
 
 pub(super) const TCP_FLAGS: usize = 13;
 pub(super) const TCP_FIN: u8 = 0x01;
+pub(super) const TCP_SYN: u8 = 0x02;
+pub(super) const TCP_RST: u8 = 0x04;
 pub(super) const TCP_PSH: u8 = 0x08;
+pub(super) const TCP_URG: u8 = 0x20;
 pub(super) const TCP_CWR: u8 = 0x80;
 
 /// Cuts one super-frame. It holds no reference to the frame, so a caller can keep both between two sends.

@@ -177,8 +177,8 @@ fn delete_nio_udp(lab: &mut Lab, arguments: &[&str]) -> Answer {
 
 fn add_nio_unix(lab: &mut Lab, arguments: &[&str]) -> Answer {
     let (local, remote) = (arguments[1], arguments[2]);
-    add_nio(lab, arguments[0], "UNIX", |_| {
-        nio::unix::open(local, remote).map_err(|cause| Complaint::of("create_nio_unix", local, &cause))
+    add_nio(lab, arguments[0], "UNIX", |lab| {
+        nio::unix::open(local, remote, lab.mode).map_err(|cause| Complaint::of("create_nio_unix", local, &cause))
     })
 }
 

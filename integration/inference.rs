@@ -1,0 +1,102 @@
+//! Frames that come without metadata: what they are is inferred.
+
+use crate::lab::check::check_segments;
+use crate::lab::frames::{Random, Recipe};
+use crate::lab::{Folder, Hypervisor, LEFT, Namespace, Tunnel, WireTap, stay_on_one_cpu};
+use crate::transfer::{BYTES, Made, Path};
+
+/// Whole transfers through libpcap, which tells nothing of super-frames.
+fn transfer(made: Made) {
+    let totals = Path::new(made, 1500, &["ethernet:nic0 tap:tap0".to_owned()]).transfer().remove(0);
+    let number = |from, pattern| totals.number(from, pattern);
+    assert!(number("ethernet:nic0", "super-frames {} whole") > 100, "{totals:?}");
+    assert!(number("ethernet:nic0", "out {} frames") * 1500 > 2 * BYTES as u64, "{totals:?}");
+    assert!(number("tap:tap0", "{} cut") > 100, "{totals:?}");
+    assert!(!totals.0.contains("dropped too_big") && !totals.0.contains("dropped malformed"), "{totals:?}");
+}
+
+#[test]
+fn what_gro_merged_passes_through_libpcap() {
+    transfer(Made::ByGro);
+}
+
+#[test]
+fn what_tso_left_unfinished_passes_through_libpcap() {
+    transfer(Made::ByTso);
+}
+
+/// What a peer's NIC merged comes out of a tunnel, or a UNIX socket, in one piece.
+#[test]
+fn frames_too_long_for_the_wire_are_cut_whoever_sends_them() {
+    stay_on_one_cpu();
+    let folder = Folder::new();
+    for unix in [false, true] {
+        let [outside, bridge] = [(); 2].map(|()| Namespace::quiet());
+        outside.veth("wan0", &bridge, "nic0");
+        // Cut by the program, not by the kernel behind it.
+        let hypervisor = Hypervisor::start_with(&bridge, "--offload no-csum");
+        let mut client = hypervisor.client();
+        let [ours, theirs] = ["ours", "theirs"].map(|name| folder.path().join(name).display().to_string());
+        let nio = if unix { format!("bridge add_nio_unix b {ours} {theirs}") } else { LEFT.to_owned() };
+        client.tell_all(&["bridge create b", &nio, "bridge add_nio_linux_raw b nic0", "bridge start b"]);
+        let tunnel = Tunnel::new(&bridge, 20001, 20000);
+        let socket = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
+        let send = |frame: &[u8]| {
+            if unix {
+                socket.send_to(frame, &ours).expect("sent");
+            } else {
+                tunnel.send(frame);
+            }
+        };
+        let mut wire = WireTap::new(&outside, "wan0");
+        let mut number = 0;
+        for (v6, bytes, unfinished, mss) in [
+            (false, 1461, false, None),
+            (false, 9000, true, None),
+            (true, 20_001, false, None),
+            (false, 9000, false, Some(700)),
+        ] {
+            number += 1;
+            let payload = Random(3).bytes(bytes);
+            let recipe = Recipe { v6, payload, ..Recipe::default() };
+            if let Some(mss) = mss {
+                // Its receiver is behind the wire.
+                let [high, low] = u16::to_be_bytes(mss);
+                let options = vec![2, 4, high, low];
+                let syn = Recipe { tcp_flags: 2, tcp_options: options, payload: vec![], ..recipe.clone() };
+                wire.send_plain(&syn.finished().turned_round());
+                if !unix {
+                    assert_eq!(tunnel.next(), syn.finished().turned_round());
+                } else {
+                    client.wait_for_frames("b", "Destination", 1);
+                }
+            }
+            let built = if unfinished { recipe.begun() } else { recipe.finished() };
+            send(&built.bytes);
+            send(&WireTap::mark(number));
+            let pieces: Vec<_> = wire.until_mark(number).into_iter().map(|heard| heard.frame).collect();
+            let size = mss.map_or(if v6 { 1440 } else { 1460 }, usize::from);
+            assert_eq!(pieces.len(), bytes.div_ceil(size), "{v6} {bytes} {mss:?}");
+            check_segments(&recipe, &recipe.begun(), &pieces, 1500);
+        }
+        // What is no TCP cannot be cut.
+        let datagram = Recipe { udp: true, payload: vec![1; 4000], ..Recipe::default() };
+        send(&datagram.finished().bytes);
+        send(&WireTap::mark(100));
+        assert!(wire.until_mark(100).is_empty());
+        hypervisor.wait_for_log("bytes=4042 mtu=1500 held_back=0 reason=\"too_big\"");
+    }
+}
+
+#[test]
+fn the_plain_bridge_infers_nothing() {
+    let [outside, bridge] = [(); 2].map(|()| Namespace::quiet());
+    outside.veth("wan0", &bridge, "nic0");
+    let hypervisor = Hypervisor::start_with(&bridge, "--offload off");
+    let mut client = hypervisor.client();
+    client.tell_all(&["bridge create b", LEFT, "bridge add_nio_ethernet b nic0", "bridge start b"]);
+    let tunnel = Tunnel::new(&bridge, 20001, 20000);
+    let built = Recipe { payload: vec![5; 9000], ..Recipe::default() }.begun();
+    WireTap::new(&outside, "wan0").send(&built.virtio(1, 1460), &built.bytes);
+    assert!(tunnel.next() == built.bytes, "whatever offloads did to it");
+}
