@@ -1,8 +1,10 @@
 //! Frames that come without metadata: what they are is inferred.
 
+use rubridge::sys::tun::TapFile;
+
 use crate::lab::check::check_segments;
 use crate::lab::frames::{Random, Recipe};
-use crate::lab::{Folder, Hypervisor, LEFT, Namespace, Tunnel, WireTap, stay_on_one_cpu};
+use crate::lab::{Folder, Hypervisor, LEFT, Namespace, Tunnel, WireTap, stay_on_one_cpu, wait_until};
 use crate::transfer::{BYTES, Made, Path};
 
 /// Whole transfers through libpcap, which tells nothing of super-frames.
@@ -99,4 +101,41 @@ fn the_plain_bridge_infers_nothing() {
     let built = Recipe { payload: vec![5; 9000], ..Recipe::default() }.begun();
     WireTap::new(&outside, "wan0").send(&built.virtio(1, 1460), &built.bytes);
     assert!(tunnel.next() == built.bytes, "whatever offloads did to it");
+}
+
+/// A virtio header cannot say what a datagram is that the kernel calls UFO, no more than what LRO hardware makes.
+#[test]
+fn an_interface_with_frames_that_the_kernel_cannot_describe_does_without_its_descriptions() {
+    stay_on_one_cpu();
+    let bridge = Namespace::quiet();
+    let (nic, _) = bridge.run(|| TapFile::create("nic0", true)).expect("a TAP");
+    bridge.ip("link set nic0 up");
+    let hypervisor = Hypervisor::start(&bridge);
+    let mut client = hypervisor.client();
+    client.tell_all(&["bridge create b", LEFT, "bridge add_nio_linux_raw b nic0", "bridge start b"]);
+    let tunnel = Tunnel::new(&bridge, 20001, 20000);
+    let arrive = |header: [u8; 10], frame: &[u8]| nic.send(&[&header[..], frame].concat()).expect("taken");
+    let datagram = Recipe { udp: true, payload: vec![1; 9000], ..Recipe::default() }.begun();
+    for _ in 0..8 {
+        arrive(datagram.virtio(3, 1400), &datagram.bytes);
+    }
+    hypervisor.wait_for_log("they are inferred");
+    // It is too long for the wire, and no TCP.
+    arrive(datagram.virtio(3, 1400), &datagram.bytes);
+    let recipe = Recipe { payload: Random(4).bytes(20_000), ..Recipe::default() };
+    let built = recipe.begun();
+    arrive(built.virtio(1, 1460), &built.bytes);
+    arrive([0; 10], &WireTap::mark(1));
+    let pieces = tunnel.until_mark(1);
+    assert_eq!(pieces.len(), 20_000usize.div_ceil(1460));
+    check_segments(&recipe, &built, &pieces, 1500);
+    // Nor do frames to it have a header any more.
+    tunnel.send_marks([2]);
+    let mut buffer = [0; 2000];
+    let mut len = 0;
+    wait_until("the frame leaves", || {
+        len = nic.receive(&mut buffer).unwrap_or_default();
+        len > 0
+    });
+    assert!(buffer[10..len] == WireTap::mark(2));
 }

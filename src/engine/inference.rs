@@ -54,6 +54,14 @@ impl Inference {
         inferred.map(|inferred| Some(Self { flows: Arc::clone(&flows), inferred }))
     }
 
+    /// What becomes of `before` where its ingress tells less than it did. (A plan heeds the egress's MTU in any case.)
+    pub(super) fn renewed(before: Option<Self>, told: Metadata) -> Option<Self> {
+        match Inferred::of(told, None) {
+            Inferred::None => before,
+            inferred => Some(Self { flows: before.map(|before| before.flows).unwrap_or_default(), inferred }),
+        }
+    }
+
     /// Infers the metadata of a frame that came without any; returns whether it can be forwarded: not, where it is too long
     /// for the wire of an ingress that hands over merged frames, and nobody knows how to cut it.
     #[inline]

@@ -83,7 +83,11 @@ impl Inlet {
             ReceiveError::Empty => DropReason::Malformed,
             ReceiveError::Io(cause) => match ReceiveFault::of(cause) {
                 ReceiveFault::Empty => return Found::End,
-                ReceiveFault::Undescribed => DropReason::Undescribed,
+                ReceiveFault::Undescribed => {
+                    // It may have chosen to do without descriptions.
+                    self.inference = Inference::renewed(self.inference.take(), self.ingress.metadata());
+                    DropReason::Undescribed
+                }
                 ReceiveFault::NoPeer => return Found::Failure,
                 ReceiveFault::Passing => {
                     self.complain(error);

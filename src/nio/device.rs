@@ -5,12 +5,17 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use super::{Egress, Mode, Outgoing};
-use crate::wire::offload::Features;
+use crate::wire::offload::{Features, Offload};
 
 /// A device that takes one frame a call.
 pub(super) trait Device: AsFd + Debug + Send {
     /// Writes one frame.
     fn send(&self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Whether frames go behind a virtio header, where it was opened in this mode.
+    fn has_virtio_header(&self, mode: Mode) -> bool {
+        mode.has_metadata()
+    }
 }
 
 /// Writes frames to a device, with their metadata where it was opened for that.
@@ -41,6 +46,12 @@ impl<D: Device> Egress for DeviceEgress<D> {
     }
 
     fn send(&mut self, mut frame: Outgoing<'_>) -> io::Result<()> {
-        self.device.send(if self.mode.has_metadata() { frame.with_virtio_header() } else { frame.plain() })
+        if self.device.has_virtio_header(self.mode) {
+            return self.device.send(frame.with_virtio_header());
+        }
+        if frame.offload != Offload::default() {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        self.device.send(frame.plain())
     }
 }

@@ -16,11 +16,16 @@ pub(super) const KIND: Kind = Kind { name: "linux_raw", arguments: "<interface>"
 /// Socket buffers in bytes, each way: some dozens of super-frames, so that a pause of this process loses none.
 const BUFFER_BYTES: u32 = 8 << 20;
 
+/// Frames that the kernel may fail to describe before its descriptions are done without.
+const UNDESCRIBED: u32 = 8;
+
 #[derive(Debug)]
 struct RawIngress {
     socket: PacketSocket,
-    virtio_header: bool,
-    metadata: Metadata,
+    mode: Mode,
+    mtu: u32,
+    /// Frames that the kernel could not describe.
+    undescribed: u32,
     /// The kernel's count of frames that its queue had no room for, and how much of it has been taken.
     overflowed: u32,
     taken: u32,
@@ -35,18 +40,15 @@ pub fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
     let interface = Interface::named(name)?;
     let index = interface.index().map_err(cause)?;
     // Of what the hardware merged (LRO) the kernel cannot say enough for a virtio header.
-    let undescribed = mode != Mode::Plain && interface.has_lro();
-    let mode = if undescribed { Mode::Plain } else { mode };
-    let metadata = if undescribed { Metadata::Missing { mtu } } else { Metadata::Told };
-    let virtio_header = mode.has_metadata();
+    let virtio_header = mode.has_metadata() && !interface.has_lro();
     let socket = PacketSocket::open(index, virtio_header).map_err(cause)?;
     socket.be_promiscuous(index).map_err(cause)?;
     enlarge_buffers(&socket, BUFFER_BYTES).map_err(cause)?;
     // The same socket: another one would hear what this one sends.
     let sender = socket.try_clone().map_err(cause)?;
     let ends = Ends {
-        ingress: Box::new(RawIngress { socket, virtio_header, metadata, overflowed: 0, taken: 0 }),
-        egress: Box::new(DeviceEgress::new(sender, mode, mtu)),
+        ingress: Box::new(RawIngress { socket, mode, mtu, undescribed: 0, overflowed: 0, taken: 0 }),
+        egress: Box::new(DeviceEgress::new(sender, if virtio_header { mode } else { Mode::Plain }, mtu)),
     };
     Ok(Nio { identity: Identity::new(&KIND, name), ends })
 }
@@ -72,6 +74,20 @@ fn cause(error: io::Error) -> Cause {
 }
 
 impl RawIngress {
+    /// Does without the kernel's descriptions where it cannot give them time and again: what frames are is inferred then.
+    fn failed(&mut self, error: io::Error) -> ReceiveError {
+        if error.raw_os_error() == Some(libc::EINVAL) && self.socket.has_virtio_header() {
+            self.undescribed += 1;
+            if self.undescribed == UNDESCRIBED {
+                match self.socket.leave_out_virtio_header() {
+                    Ok(()) => tracing::warn!("the kernel cannot describe frames of this interface: they are inferred"),
+                    Err(error) => tracing::warn!(%error, "frames are lost that the kernel cannot describe"),
+                }
+            }
+        }
+        error.into()
+    }
+
     /// Empties the queue; nothing more must be coming in.
     fn forget(&self) {
         let mut beginning = [0; VIRTIO_HEADER_LEN];
@@ -90,12 +106,13 @@ impl Ingress for RawIngress {
     }
 
     fn receive(&mut self, frame: &mut Frame) -> Result<(), ReceiveError> {
-        let received = self.socket.receive(frame.space(self.virtio_header))?;
+        let virtio_header = self.socket.has_virtio_header();
+        let received = self.socket.receive(frame.space(virtio_header)).map_err(|error| self.failed(error))?;
         self.overflowed = received.overflowed.unwrap_or(self.overflowed);
         if received.truncated {
             return Err(ReceiveError::Truncated);
         }
-        frame.fill(received.len, self.virtio_header)?;
+        frame.fill(received.len, virtio_header)?;
         if let Some(tag) = received.tag {
             frame.insert_tag(tag.tpid, tag.tci);
         }
@@ -103,7 +120,8 @@ impl Ingress for RawIngress {
     }
 
     fn metadata(&self) -> Metadata {
-        self.metadata
+        let told = self.mode == Mode::Plain || self.socket.has_virtio_header();
+        if told { Metadata::Told } else { Metadata::Missing { mtu: self.mtu } }
     }
 
     /// Frames that pass while nobody reads are nobody's: they are those of the interface, not for us.
@@ -131,5 +149,9 @@ impl Ingress for RawIngress {
 impl Device for PacketSocket {
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
         PacketSocket::send(self, bytes)
+    }
+
+    fn has_virtio_header(&self, _: Mode) -> bool {
+        PacketSocket::has_virtio_header(self)
     }
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{check, check_len, fd, len_of};
 
@@ -18,6 +20,7 @@ const MARK_BITS: u32 = 0xffff;
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
+    virtio_header: Arc<AtomicBool>,
 }
 
 /// What [`PacketSocket::receive`] got.
@@ -62,7 +65,8 @@ impl PacketSocket {
         let raw = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
         // JUSTIFICATION: the descriptor must be closed on every way out.
         // SAFETY: it was just created and nothing else owns it.
-        let socket = Self { fd: unsafe { OwnedFd::from_raw_fd(raw) } };
+        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+        let socket = Self { fd, virtio_header: Arc::new(virtio_header.into()) };
         let on: libc::c_int = 1;
         socket.set(libc::PACKET_AUXDATA, &on)?;
         fd::set_option(socket.fd.as_fd(), libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &on)?;
@@ -225,12 +229,31 @@ impl PacketSocket {
         fd::write(self.fd.as_fd(), bytes).map(drop)
     }
 
+    /// Whether a virtio header precedes each frame.
+    #[inline]
+    #[must_use]
+    pub fn has_virtio_header(&self) -> bool {
+        self.virtio_header.load(Relaxed)
+    }
+
+    /// Has frames come and go without a virtio header from now on. A frame that another thread sends at this very moment
+    /// may be taken wrongly by the kernel, and lost.
+    ///
+    /// # Errors
+    /// The kernel's; the header stays then.
+    pub fn leave_out_virtio_header(&self) -> io::Result<()> {
+        let off: libc::c_int = 0;
+        self.set(libc::PACKET_VNET_HDR, &off)?;
+        self.virtio_header.store(false, Relaxed);
+        Ok(())
+    }
+
     /// A second handle to the same socket, for the other direction.
     ///
     /// # Errors
     /// `EMFILE` when too many files are open.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { fd: self.fd.try_clone()? })
+        Ok(Self { fd: self.fd.try_clone()?, virtio_header: Arc::clone(&self.virtio_header) })
     }
 }
 
