@@ -431,7 +431,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::filter::{self, Named};
+    use crate::filter::{Side, Sided};
     use crate::nio::{Nowhere, Outgoing, RunLimit};
     use etherparse::PacketBuilder;
 
@@ -448,8 +448,7 @@ mod tests {
 
     #[test]
     fn a_turn_ends_however_many_pieces_a_super_frame_has() {
-        let filter = filter::parse("packet_loss", &["0"]).unwrap();
-        let filters = vec![Named { name: "f".to_owned(), filter }];
+        let filters = vec![Sided::parse("f", "packet_loss", &["0"]).unwrap().filter_for(Side::Source).unwrap()];
         for stages in [Stages::default(), Stages { filters, ..Stages::default() }] {
             let mut outlet = Outlet::new("test".to_owned(), Box::new(Nowhere), Arc::default(), Arc::new(stages));
             let mut frame = super_frame(3 * PIECES_PER_TURN);
