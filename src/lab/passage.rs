@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::capture::Capture;
+use crate::capture::{Capture, Interface};
 use crate::engine::stages::{Stages, Trace};
 use crate::filter::Named;
 use crate::output::Console;
@@ -55,10 +55,18 @@ impl Passage {
         self.capture.take()
     }
 
-    /// The same for the frames of one direction, each of which is told in these words where `console` wants that.
-    pub(super) fn stages(&self, console: &Console, received: String, dropped: String) -> Arc<Stages> {
+    /// The same for the frames of one direction, which come from that interface, where there is one. Each is told in
+    /// these words where `console` wants that.
+    pub(super) fn stages(
+        &self,
+        from: Option<Interface>,
+        console: &Console,
+        received: String,
+        dropped: String,
+    ) -> Arc<Stages> {
+        let capture = self.capture.as_ref().zip(from).map(|(capture, from)| capture.recorder(from));
         let (output, level) = (console.stdout.clone(), console.debug);
         let trace = (level > 0).then(|| Trace { output, level, received, dropped });
-        Arc::new(Stages { filters: self.filters.clone(), capture: self.capture.clone(), trace })
+        Arc::new(Stages { filters: self.filters.clone(), capture, trace })
     }
 }
