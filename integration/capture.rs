@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use rubridge::capture::{Capture, LinkType};
+use rubridge::capture::{Capture, Interface, LinkType};
 use rubridge::output::{Console, Output};
 
 use crate::lab::frames::Random;
@@ -47,18 +48,21 @@ fn on_a_full_disk_a_capture_ends_with_a_whole_frame() {
     on_a_small_disk("256k", |folder| {
         let mut random = Random(5);
         for round in 0..20 {
-            let path = folder.join("capture.pcap");
+            let path = folder.join(["capture.pcap", "capture.pcapng"][round % 2]);
             let console = Console {
                 stdout: Output::to(std::io::sink()).expect("a thread"),
                 stderr: Output::to(std::io::sink()).expect("a thread"),
                 debug: 0,
             };
-            let capture = Capture::start(&path, LinkType::ETHERNET, &console).expect("it starts");
+            let from = Interface { name: "test:0".to_owned(), description: String::new() };
+            let capture = Capture::start(&path, LinkType::ETHERNET, vec![from.clone()], &console).expect("it starts");
+            let capture = Arc::new(capture);
+            let recorder = capture.recorder(from);
             let mut recorded = 0;
             let mut record = |frames: usize| {
                 for _ in 0..frames {
                     let len = 60 + random.below(1455);
-                    capture.record(&random.bytes(len), SystemTime::now());
+                    recorder.record(&random.bytes(len), SystemTime::now());
                     recorded += 1;
                 }
             };
@@ -73,6 +77,7 @@ fn on_a_full_disk_a_capture_ends_with_a_whole_frame() {
             let written = count(&path);
             assert_eq!(written + capture.dropped(), recorded, "round {round}");
             assert!(fs::metadata(&path).expect("there").len() > 250_000, "the disk was used");
+            fs::remove_file(&path).expect("removed");
         }
     });
 }

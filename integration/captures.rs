@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::lab::capture_file::{HEADER_LEN, frames_of, frames_so_far, link_type_of};
 use crate::lab::check::check_segments;
@@ -282,4 +282,76 @@ fn every_frame_of_a_burst_is_captured() {
 fn check_tcpdump_reads(namespace: &Namespace, path: &Path, frames: usize) {
     let told = namespace.command("tcpdump", &format!("-Z root --count -r {}", path.display()));
     assert_eq!(told.trim(), format!("{frames} packets"));
+}
+
+/// What tshark reads of a file: of each frame the fields named, one to a line.
+fn read_by_tshark(namespace: &Namespace, path: &Path, fields: &[&str]) -> Vec<Vec<String>> {
+    let fields: String = fields.iter().map(|field| format!(" -e {field}")).collect();
+    let told = namespace.command("tshark", &format!("-n -r {} -T fields{fields}", path.display()));
+    told.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+}
+
+#[test]
+fn a_pcapng_file_tells_where_frames_came_from_and_when() {
+    let namespace = Namespace::new();
+    let mut tunnels = TwoTunnels::start(&namespace);
+    let begun = SystemTime::now();
+    tunnels.capture_to("both.pcapng");
+    let mut random = Random(11);
+    let mut expected = Vec::new();
+    for number in 0..100 {
+        let (from, to, name) = if random.chance(2) {
+            (&tunnels.left, &tunnels.right, "udp:20000:127.0.0.1:20001")
+        } else {
+            (&tunnels.right, &tunnels.left, "udp:20002:127.0.0.1:20003")
+        };
+        let frame = random.bytes(60 + number);
+        from.send(&frame);
+        assert!(to.next() == frame);
+        expected.push((name.to_owned(), frame.len().to_string()));
+    }
+    tunnels.end_capture();
+    let over = SystemTime::now();
+    let path = tunnels.hypervisor.path("both.pcapng");
+    let fields = ["frame.interface_name", "frame.len", "frame.packet_flags_direction", "frame.time_epoch"];
+    let read = read_by_tshark(&namespace, &path, &fields);
+    let named: Vec<_> = read.iter().map(|fields| (fields[0].clone(), fields[1].clone())).collect();
+    assert_eq!(named, expected);
+    assert!(read.iter().all(|fields| fields[2].ends_with('1')), "inbound: {:?}", read[0]);
+    // Whole microseconds would all end in three zeros.
+    assert!(read.iter().any(|fields| !fields[3].ends_with("000")), "{:?}", read[0]);
+    let stamps: Vec<f64> = read.iter().map(|fields| fields[3].parse().expect("a number")).collect();
+    assert!(stamps.is_sorted(), "in the order in which they came");
+    let since_epoch = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).expect("now").as_secs_f64();
+    assert!(since_epoch(begun) <= stamps[0] && stamps[99] <= since_epoch(over));
+    assert_eq!(frames_of(&path).len(), 100);
+}
+
+#[test]
+fn wireshark_reads_what_super_frames_became() {
+    stay_on_one_cpu();
+    let [outside, bridge] = [(); 2].map(|()| Namespace::quiet());
+    outside.veth("wan0", &bridge, "nic0");
+    let hypervisor = Hypervisor::start(&bridge);
+    let mut client = hypervisor.client();
+    client.tell_all(&["bridge create b", LEFT, "bridge add_nio_linux_raw b nic0", "bridge start b"]);
+    let tunnel = Tunnel::new(&bridge, 20001, 20000);
+    let wire = WireTap::new(&outside, "wan0");
+    for file in ["c.pcap", "c.pcapng"] {
+        client.tell(&format!("bridge start_capture b {file}"));
+        let built = Recipe { payload: Random(2).bytes(30_001), ..Recipe::default() }.begun();
+        wire.send(&built.virtio(1, 1400), &built.bytes);
+        (0..22).for_each(|_| drop(tunnel.next()));
+        client.tell("bridge stop_capture b");
+        let path = hypervisor.path(file);
+        check_tcpdump_reads(&bridge, &path, 22);
+        let checked = ["frame.len", "tcp.checksum.status", "ip.checksum.status"];
+        let command = "-n -o tcp.check_checksum:TRUE -o ip.check_checksum:TRUE -T fields";
+        let fields: String = checked.iter().map(|field| format!(" -e {field}")).collect();
+        let told = bridge.command("tshark", &format!("-r {} {command}{fields}", path.display()));
+        let read: Vec<&str> = told.lines().collect();
+        // 1: good.
+        let expected = [vec!["1454\t1\t1"; 21], vec!["655\t1\t1"]].concat();
+        assert_eq!(read, expected, "{file}");
+    }
 }

@@ -1,91 +1,114 @@
-//! The classic capture format: a header, then records, in the byte order of this machine.
+//! The two formats of capture files, each a header and then frames, one after the other.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::path::Path;
+use std::time::SystemTime;
 
-use super::LinkType;
+use super::{Interface, LinkType, classic, pcapng};
 
-/// By which a reader knows the format, the byte order, and that stamps are in microseconds.
-const MAGIC: u32 = 0xa1b2_c3d4;
-const VERSION: [u16; 2] = [2, 4];
+/// What a file's name ends in that is to be a pcapng file, in capitals or not.
+const PCAPNG_SUFFIX: &[u8] = b".pcapng";
 /// The longest part of a frame that is kept, in bytes.
-const SNAPLEN: u32 = 65_535;
-/// Seconds, microseconds, bytes kept and bytes in all, in 32 bits each.
-const RECORD_HEADER_LEN: usize = 16;
+pub(super) const SNAPLEN: u16 = u16::MAX;
 
-/// The header of a file.
-pub(super) fn header(link_type: LinkType) -> Vec<u8> {
-    let [major, minor] = VERSION.map(u16::to_ne_bytes);
-    // Time zone and accuracy of the stamps, which nobody uses.
-    let unused = [0; 8];
-    let [magic, snaplen, link_type] = [MAGIC, SNAPLEN, link_type.number()].map(u32::to_ne_bytes);
-    [&magic[..], &major, &minor, &unused, &snaplen, &link_type].concat()
+/// The format of a file, and the kind of its frames.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Format {
+    /// Which every reader knows. It says nothing of interfaces.
+    Classic(LinkType),
+    /// Its frames have an interface and a direction.
+    Pcapng(LinkType),
 }
 
-/// Length of the record of `frame`.
-pub(super) fn record_len(frame: &[u8]) -> usize {
-    RECORD_HEADER_LEN + kept(frame).len()
+/// The frames in some bytes of a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Whole {
+    pub(super) frames: u64,
+    /// Up to the end of the last one.
+    pub(super) bytes: usize,
 }
 
-/// Appends the record of `frame`.
-pub(super) fn put_record(to: &mut Vec<u8>, frame: &[u8], arrival: SystemTime) {
-    let stamp = arrival.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = u32::try_from(stamp.as_secs()).unwrap_or(u32::MAX);
-    for word in [seconds, stamp.subsec_micros(), len_of(kept(frame)), len_of(frame)] {
-        to.extend(word.to_ne_bytes());
+impl Format {
+    /// The one that a file's name asks for.
+    pub(super) fn of(path: &Path, link_type: LinkType) -> Self {
+        let name = path.as_os_str().as_encoded_bytes().to_ascii_lowercase();
+        if name.ends_with(PCAPNG_SUFFIX) { Self::Pcapng(link_type) } else { Self::Classic(link_type) }
     }
-    to.extend(kept(frame));
-}
 
-/// How much of `records`, which may end anywhere, is whole: a number of records, and of bytes.
-pub(super) fn whole(records: &[u8]) -> (u64, usize) {
-    let (mut count, mut bytes) = (0, 0);
-    while let Some(kept) = records[bytes..].get(8..12).and_then(|field| field.first_chunk()) {
-        let len = usize::try_from(u32::from_ne_bytes(*kept)).unwrap_or(usize::MAX);
-        let end = len.saturating_add(bytes + RECORD_HEADER_LEN);
-        if end > records.len() {
-            break;
+    /// What a file begins with.
+    pub(super) fn header(self) -> Vec<u8> {
+        match self {
+            Self::Classic(link_type) => classic::header(link_type),
+            Self::Pcapng(_) => pcapng::header(),
         }
-        (count, bytes) = (count + 1, end);
     }
-    (count, bytes)
+
+    /// What comes before the first frame of one of these interfaces.
+    pub(super) fn interfaces(self, interfaces: &[Interface]) -> Vec<u8> {
+        match self {
+            Self::Classic(_) => Vec::new(),
+            Self::Pcapng(link_type) => interfaces.iter().flat_map(|one| pcapng::interface(one, link_type)).collect(),
+        }
+    }
+
+    /// Length of the record of `frame`.
+    pub(super) fn record_len(self, frame: &[u8]) -> usize {
+        match self {
+            Self::Classic(_) => classic::record_len(kept(frame)),
+            Self::Pcapng(_) => pcapng::record_len(kept(frame)),
+        }
+    }
+
+    /// Appends the record of `frame`, which entered from the interface of that number.
+    pub(super) fn put_record(self, to: &mut Vec<u8>, frame: &[u8], arrival: SystemTime, interface: u32) {
+        let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+        match self {
+            Self::Classic(_) => classic::put_record(to, kept(frame), len, arrival),
+            Self::Pcapng(_) => pcapng::put_record(to, kept(frame), len, arrival, interface),
+        }
+    }
+
+    /// How much of `bytes`, which begin with a whole record or block and may end anywhere, is whole.
+    pub(super) fn whole(self, bytes: &[u8]) -> Whole {
+        let next = match self {
+            Self::Classic(_) => classic::next,
+            Self::Pcapng(_) => pcapng::next,
+        };
+        let mut whole = Whole::default();
+        while let Some((is_frame, len)) = next(&bytes[whole.bytes..]) {
+            let end = whole.bytes.saturating_add(len);
+            if end > bytes.len() {
+                break;
+            }
+            whole = Whole { frames: whole.frames + u64::from(is_frame), bytes: end };
+        }
+        whole
+    }
 }
 
 fn kept(frame: &[u8]) -> &[u8] {
-    &frame[..frame.len().min(SNAPLEN as usize)]
+    &frame[..frame.len().min(SNAPLEN.into())]
 }
 
-fn len_of(bytes: &[u8]) -> u32 {
-    u32::try_from(bytes.len()).unwrap_or(u32::MAX)
+/// The number at `position`, where it is there.
+pub(super) fn number_at(bytes: &[u8], position: usize) -> Option<u32> {
+    bytes.get(position..)?.first_chunk().map(|field| u32::from_ne_bytes(*field))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::UNIX_EPOCH;
 
     use proptest::prelude::*;
 
     use super::*;
 
-    fn words(bytes: &[u8]) -> Vec<u32> {
-        bytes.chunks(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect()
-    }
-
-    fn record(frame: &[u8], arrival: SystemTime) -> Vec<u8> {
-        let mut record = Vec::new();
-        put_record(&mut record, frame, arrival);
-        assert_eq!(record.len(), record_len(frame));
-        record
-    }
+    const FORMATS: [Format; 2] = [Format::Classic(LinkType::ETHERNET), Format::Pcapng(LinkType::ETHERNET)];
 
     #[test]
-    fn stamps_and_lengths_have_their_limits() {
-        let stamp = |arrival| words(&record(&[], arrival)[..8]);
-        assert_eq!(stamp(UNIX_EPOCH + Duration::new(7, 1_999_999)), [7, 1999], "cut to microseconds");
-        assert_eq!(stamp(UNIX_EPOCH - Duration::from_secs(1)), [0, 0]);
-        assert_eq!(stamp(UNIX_EPOCH + Duration::from_secs(u64::from(u32::MAX) + 5)), [u32::MAX, 0]);
-        let long = record(&vec![7; 65_597], UNIX_EPOCH);
-        assert_eq!(words(&long[8..16]), [65_535, 65_597]);
-        assert_eq!(long.len(), 16 + 65_535);
+    fn the_end_of_the_name_decides() {
+        let is_pcapng = |name: &str| matches!(Format::of(Path::new(name), LinkType::ETHERNET), Format::Pcapng(_));
+        assert!(["a.pcapng", "/tmp/.pcapng", "a.b.PcapNG"].into_iter().all(is_pcapng));
+        assert!(!["a.pcap", "pcapng", "a.pcapng/b", "a.pcapng.", "-", ""].into_iter().any(is_pcapng));
     }
 
     proptest! {
@@ -94,15 +117,39 @@ mod tests {
             lens in proptest::collection::vec(0usize..200, 0..20),
             cut in 0usize..4000,
         ) {
-            let mut records = Vec::new();
-            let mut ends = vec![0];
-            for len in lens {
-                put_record(&mut records, &vec![0xff; len], UNIX_EPOCH);
-                ends.push(records.len());
+            for format in FORMATS {
+                let mut records = Vec::new();
+                let mut ends = vec![0];
+                for len in &lens {
+                    let frame = vec![0xff; *len];
+                    put(format, &mut records, &frame);
+                    ends.push(records.len());
+                }
+                let cut = cut.min(records.len());
+                let count = ends.iter().rposition(|&end| end <= cut).unwrap();
+                let expected = Whole { frames: count as u64, bytes: ends[count] };
+                prop_assert_eq!(format.whole(&records[..cut]), expected);
             }
-            let cut = cut.min(records.len());
-            let count = ends.iter().rposition(|&end| end <= cut).unwrap();
-            prop_assert_eq!(whole(&records[..cut]), (count as u64, ends[count]));
+        }
+    }
+
+    fn put(format: Format, records: &mut Vec<u8>, frame: &[u8]) {
+        let before = records.len();
+        format.put_record(records, frame, UNIX_EPOCH, 1);
+        assert_eq!(records.len() - before, format.record_len(frame));
+    }
+
+    #[test]
+    fn interfaces_are_whole_and_no_frames() {
+        for format in FORMATS {
+            let interface = Interface { name: "tap:tap0".to_owned(), description: "source NIO".to_owned() };
+            let mut bytes = format.interfaces(&[interface.clone(), interface]);
+            let whole = Whole { frames: 0, bytes: bytes.len() };
+            assert_eq!(format.whole(&bytes), whole);
+            put(format, &mut bytes, &[7; 65_597]);
+            assert_eq!(format.whole(&bytes), Whole { frames: 1, bytes: bytes.len() });
+            bytes.pop();
+            assert_eq!(format.whole(&bytes), whole);
         }
     }
 }

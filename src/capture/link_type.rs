@@ -4,7 +4,7 @@ use pcap::Linktype;
 
 /// A link type, by the number that stands for it in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LinkType(u32);
+pub struct LinkType(u16);
 
 /// libpcap knows no link type of this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,20 +30,20 @@ impl LinkType {
         const PREFIX: &str = "DLT_";
         let has_prefix = name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX));
         let bare = if has_prefix { &name[PREFIX.len()..] } else { name };
-        let known = Linktype::from_name(bare).ok().and_then(|known| u32::try_from(known.0).ok());
+        let known = Linktype::from_name(bare).ok().and_then(|known| u16::try_from(known.0).ok());
         known.map(|number| Self(in_file(number))).ok_or_else(|| UnknownLinkType(name.to_owned()))
     }
 
     /// The number that stands for it in files.
     #[must_use]
-    pub fn number(self) -> u32 {
+    pub fn number(self) -> u16 {
         self.0
     }
 }
 
 /// The number in files for one of libpcap's. They differ where systems disagree about libpcap's (pcap/dlt.h); from
 /// 104 on they are the same.
-fn in_file(number: u32) -> u32 {
+fn in_file(number: u16) -> u16 {
     match number {
         // ATM_RFC1483, RAW, SLIP_BSDOS, PPP_BSDOS, ATM_CLIP.
         11 => 100,
@@ -89,7 +89,7 @@ mod tests {
             let Ok(mut savefile) = pcap::Capture::dead(known).unwrap().savefile(&path) else { continue };
             savefile.flush().unwrap();
             let written = std::fs::read(&path).unwrap();
-            let number = u32::from_ne_bytes(written[20..24].try_into().unwrap());
+            let number = u16::try_from(u32::from_ne_bytes(written[20..24].try_into().unwrap())).unwrap();
             assert_eq!(LinkType::named(&name), Ok(LinkType(number)), "{name}");
             compared += 1;
         }

@@ -1,11 +1,14 @@
-//! Capture files: what passes a bridge, in the classic format of pcap, for a reader that follows along.
+//! Capture files: what passes a bridge, in the classic format of pcap or as pcapng, for a reader that follows along
+//! (docs/captures.md).
 //!
 //! A disk can be slow, full or gone for a while, and a bridge must not notice: frames are queued, a thread of
 //! their own writes them, and those that the queue cannot hold are counted.
 #![forbid(unsafe_code)]
 
+mod classic;
 mod format;
 mod link_type;
+mod pcapng;
 mod writer;
 
 use std::fs::OpenOptions;
@@ -21,7 +24,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 pub use link_type::{LinkType, UnknownLinkType};
 
 use crate::output::Console;
-use writer::{Message, Shared, Writer};
+use format::Format;
+use writer::{Message, Reported, Shared, Writer};
 
 /// Frames that may wait to be written.
 const MAX_WAITING: usize = 1 << 16;
@@ -32,13 +36,24 @@ const SPARES: usize = 512;
 /// How long [`Capture::stop`] waits for the disk.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Where frames enter a bridge, as a reader of a pcapng file sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// A NIO as the user writes it.
+    pub name: String,
+    /// Which one it is of the bridge's.
+    pub description: String,
+}
+
 /// A capture file that is being written. Threads share it.
 ///
 /// Up to 65,536 frames or 32 MiB wait for the disk; what comes on top is dropped. Frames above 65,535 bytes are
-/// cut there, and their length is told. Stamps are in whole microseconds.
+/// cut there, and their length is told. It is a pcapng file if its name ends so, with an interface for each NIO and
+/// stamps in nanoseconds. If not, it is a classic one, with stamps in whole microseconds.
 #[derive(Debug)]
 pub struct Capture {
     path: PathBuf,
+    format: Format,
     console: Console,
     queue: Sender<Message>,
     spares: Receiver<Vec<u8>>,
@@ -48,54 +63,91 @@ pub struct Capture {
     stopped: Once,
 }
 
+/// Records the frames that enter from one interface.
+#[derive(Debug, Clone)]
+pub struct Recorder {
+    capture: Arc<Capture>,
+    interface: u32,
+}
+
+impl Recorder {
+    /// Takes a frame that arrived at that time. Never waits; where too many wait to be written already, or writing
+    /// has failed or ended, the frame is dropped and counted.
+    pub fn record(&self, frame: &[u8], arrival: SystemTime) {
+        self.capture.record(frame, arrival, self.interface);
+    }
+}
+
 impl Capture {
-    /// Creates the file, or empties it, and writes its header: a reader sees it when this returns. What goes wrong
-    /// later is told on `console`, and logged.
+    /// Creates the file, or empties it, and writes its header, with the interfaces that are known by now: a reader
+    /// sees it when this returns. What goes wrong later is told on `console`, and logged.
     ///
     /// # Errors
     /// Where the file cannot be created or written, or no thread be started. A FIFO that nobody has open for
     /// reading cannot be written.
-    pub fn start(path: &Path, link_type: LinkType, console: &Console) -> io::Result<Self> {
+    pub fn start(path: &Path, link_type: LinkType, interfaces: Vec<Interface>, console: &Console) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         // Else a FIFO would hold up whoever opens it; the writer deals with a full one.
         options.write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK);
         let mut file = options.open(path)?;
-        let header = format::header(link_type);
+        let format = Format::of(path, link_type);
+        let header = [format.header(), format.interfaces(&interfaces)].concat();
         file.write_all(&header)?;
         let (queue, messages) = bounded(MAX_WAITING);
         let (used, spares) = bounded(SPARES);
         let (done, finished) = bounded(0);
-        let shared = Arc::new(Shared::default());
-        let writer = Writer::new(file, path, header.len(), Arc::clone(&shared), used);
+        let described = interfaces.len();
+        let shared = Arc::new(Shared { interfaces: interfaces.into(), ..Shared::default() });
+        let writer = Writer {
+            file,
+            path: path.to_owned(),
+            format,
+            len: header.len() as u64,
+            described,
+            shared: Arc::clone(&shared),
+            spares: used,
+            batch: Vec::new(),
+            reported: Reported::default(),
+        };
         std::thread::Builder::new().name("capture".to_owned()).spawn(move || {
             writer.run(&messages);
             drop(done);
         })?;
         let (path, console) = (path.to_owned(), console.clone());
-        Ok(Self { path, console, queue, spares, shared, finished, stopped: Once::new() })
+        Ok(Self { path, format, console, queue, spares, shared, finished, stopped: Once::new() })
     }
 
-    /// Takes a frame that arrived at that time. Never waits; where too many wait to be written already, or writing
-    /// has failed or ended, the frame is dropped and counted.
-    pub fn record(&self, frame: &[u8], arrival: SystemTime) {
-        if self.shared.failed.load(Relaxed) || !self.enqueue(frame, arrival) {
+    /// What records the frames from an interface.
+    #[must_use]
+    pub fn recorder(self: &Arc<Self>, from: Interface) -> Recorder {
+        Recorder { capture: Arc::clone(self), interface: self.shared.number_of(from) }
+    }
+
+    fn record(&self, frame: &[u8], arrival: SystemTime, interface: u32) {
+        if self.shared.failed.load(Relaxed) || !self.enqueue(frame, arrival, interface) {
             self.shared.dropped.fetch_add(1, Relaxed);
         }
     }
 
     /// Whether there was room.
-    fn enqueue(&self, frame: &[u8], arrival: SystemTime) -> bool {
-        let size = format::record_len(frame);
+    fn enqueue(&self, frame: &[u8], arrival: SystemTime, interface: u32) -> bool {
+        let size = self.format.record_len(frame);
         let has_room = self.shared.waiting_bytes.fetch_add(size, Relaxed) + size <= MAX_WAITING_BYTES;
         let queued = has_room && {
             let mut record = self.spares.try_recv().unwrap_or_default();
-            format::put_record(&mut record, frame, arrival);
+            self.format.put_record(&mut record, frame, arrival, interface);
             self.queue.try_send(Message::Record(record)).is_ok()
         };
         if !queued {
             self.shared.waiting_bytes.fetch_sub(size, Relaxed);
         }
         queued
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Frames that were recorded but are missing from the file.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::format::Whole;
 use super::*;
 use crate::output::Output;
 
@@ -63,7 +64,7 @@ fn console() -> (Console, Receiver<Vec<u8>>) {
 }
 
 fn start(path: &Path) -> Capture {
-    Capture::start(path, LinkType::ETHERNET, &console().0).unwrap()
+    Capture::start(path, LinkType::ETHERNET, Vec::new(), &console().0).unwrap()
 }
 
 /// All frames of a file, as an independent reader sees them, which must find it whole.
@@ -92,13 +93,13 @@ fn a_reader_gets_everything_back() {
     let folder = Folder::new();
     let path = folder.path("a capture.pcap");
     let link_type = LinkType::named("C_HDLC").unwrap();
-    let capture = Capture::start(&path, link_type, &console().0).unwrap();
+    let capture = Capture::start(&path, link_type, Vec::new(), &console().0).unwrap();
     let sent: Vec<Vec<u8>> =
         [0usize, 1, 60, 1514, 9014, 65_535, 65_597].map(|len| vec![len.to_le_bytes()[0]; len]).into();
     // Close to the next second, then one a second.
     let stamps = || (1_700_000_000u32..).map(|seconds| UNIX_EPOCH + Duration::new(seconds.into(), 999_998_765));
     for (frame, stamp) in sent.iter().zip(stamps()) {
-        capture.record(frame, stamp);
+        capture.record(frame, stamp, 0);
     }
     capture.stop();
     let mut file = pcap::Capture::from_file(&path).unwrap();
@@ -123,7 +124,7 @@ fn the_header_is_there_at_once_and_a_frame_soon() {
     assert_eq!(header.len(), 24);
     assert_eq!(frames(&path), Vec::<Vec<u8>>::new());
     for count in 1..=3 {
-        capture.record(&[1; 60], SystemTime::now());
+        capture.record(&[1; 60], SystemTime::now(), 0);
         wait_until("a reader sees the frame", || frames(&path).len() == count);
     }
 }
@@ -141,7 +142,7 @@ fn threads_record_together() {
             while capture.shared.waiting_bytes.load(Relaxed) > 4 << 20 {
                 std::thread::yield_now();
             }
-            capture.record(&frame, SystemTime::now());
+            capture.record(&frame, SystemTime::now(), 0);
         }
     };
     std::thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || record(thread)))));
@@ -163,15 +164,15 @@ fn stopping_ends_it_for_good() {
     let folder = Folder::new();
     let path = folder.path("ended");
     let capture = start(&path);
-    capture.record(&[1; 60], SystemTime::now());
+    capture.record(&[1; 60], SystemTime::now(), 0);
     capture.stop();
     assert_eq!(frames(&path).len(), 1);
-    capture.record(&[2; 60], SystemTime::now());
+    capture.record(&[2; 60], SystemTime::now(), 0);
     capture.stop();
     drop(capture);
     assert_eq!(frames(&path).len(), 1);
     let capture = start(&path);
-    capture.record(&[3; 60], SystemTime::now());
+    capture.record(&[3; 60], SystemTime::now(), 0);
     drop(capture);
     assert_eq!(frames(&path), [[3; 60]]);
 }
@@ -187,7 +188,7 @@ fn starting_fails_where_nothing_can_be_written() {
         ("/dev/full".into(), libc::ENOSPC),
         (fifo, libc::ENXIO),
     ] {
-        let failed = Capture::start(&path, LinkType::ETHERNET, &console().0).unwrap_err();
+        let failed = Capture::start(&path, LinkType::ETHERNET, Vec::new(), &console().0).unwrap_err();
         assert_eq!(failed.raw_os_error(), Some(error), "{}", path.display());
     }
 }
@@ -200,17 +201,18 @@ fn a_fifo_gets_all_that_its_reader_takes() {
     let frame = [5; 1000];
     // Many times what a FIFO holds.
     let count = 1000;
-    (0..count).for_each(|_| capture.record(&frame, SystemTime::now()));
+    (0..count).for_each(|_| capture.record(&frame, SystemTime::now(), 0));
     let read = std::thread::spawn(move || {
         let mut bytes = Vec::new();
         reader.read_to_end(&mut bytes).unwrap();
         bytes
     });
     wait_until("all is written", || capture.shared.waiting_bytes.load(Relaxed) == 0);
+    let capture_format = capture.format;
     drop(capture);
     let bytes = read.join().unwrap();
     assert_eq!(bytes.len(), 24 + count * (16 + frame.len()));
-    assert_eq!(format::whole(&bytes[24..]), (count as u64, bytes.len() - 24));
+    assert_eq!(capture_format.whole(&bytes[24..]), Whole { frames: count as u64, bytes: bytes.len() - 24 });
 }
 
 #[test]
@@ -218,10 +220,10 @@ fn a_reader_that_stands_still_costs_frames_and_a_second() {
     let folder = Folder::new();
     let (path, mut reader) = folder.fifo();
     let (console, lines) = console();
-    let capture = Capture::start(&path, LinkType::ETHERNET, &console).unwrap();
+    let capture = Capture::start(&path, LinkType::ETHERNET, Vec::new(), &console).unwrap();
     // Twice what may wait, in bytes and in frames.
     let frame = vec![5; 32 << 10];
-    (0..2048).for_each(|_| capture.record(&frame, SystemTime::now()));
+    (0..2048).for_each(|_| capture.record(&frame, SystemTime::now(), 0));
     let large = capture.dropped();
     assert!((900..=1025).contains(&large), "{large}");
     assert!(capture.shared.waiting_bytes.load(Relaxed) <= MAX_WAITING_BYTES);
@@ -240,11 +242,11 @@ fn a_reader_that_goes_away_costs_frames_only() {
     let folder = Folder::new();
     let (path, reader) = folder.fifo();
     let (console, lines) = console();
-    let capture = Capture::start(&path, LinkType::ETHERNET, &console).unwrap();
+    let capture = Capture::start(&path, LinkType::ETHERNET, Vec::new(), &console).unwrap();
     drop(reader);
-    capture.record(&[1; 60], SystemTime::now());
+    capture.record(&[1; 60], SystemTime::now(), 0);
     wait_until("the loss is noticed", || capture.dropped() == 1);
-    capture.record(&[1; 60], SystemTime::now());
+    capture.record(&[1; 60], SystemTime::now(), 0);
     capture.stop();
     assert_eq!(capture.dropped(), 2);
     let told = String::from_utf8(lines.recv().unwrap()).unwrap();
@@ -256,7 +258,7 @@ fn so_many_small_frames_wait_and_no_more() {
     let folder = Folder::new();
     let (path, _reader) = folder.fifo();
     let capture = start(&path);
-    (0..2 * MAX_WAITING).for_each(|_| capture.record(&[1; 60], SystemTime::now()));
+    (0..2 * MAX_WAITING).for_each(|_| capture.record(&[1; 60], SystemTime::now(), 0));
     let waiting = 2 * MAX_WAITING - usize::try_from(capture.dropped()).unwrap();
     // Besides, the FIFO and a batch hold some.
     assert!((MAX_WAITING..MAX_WAITING + 6000).contains(&waiting), "{waiting}");

@@ -2,20 +2,23 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
-use super::format;
+use super::Interface;
+use super::format::{Format, Whole};
 
 /// Bytes written at once.
 const BATCH: usize = 256 << 10;
 /// Rest of a writer that has caught up. Frames gather meanwhile: to wake it for each would cost those who record
 /// ten times as much as recording. A reader that follows along does not notice.
 const PAUSE: Duration = Duration::from_millis(2);
+/// Between two lines about frames that are missing.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Buffers that grew larger than this are not kept.
 const LARGEST_SPARE: usize = 16 << 10;
 
@@ -38,30 +41,45 @@ pub(super) struct Shared {
     pub(super) failed: AtomicBool,
     /// Nobody waits for the writer any more.
     pub(super) abandoned: AtomicBool,
+    /// Those that frames come from, by their numbers; new ones are appended.
+    pub(super) interfaces: Mutex<Vec<Interface>>,
+}
+
+impl Shared {
+    /// The number of an interface, a new one if need be.
+    pub(super) fn number_of(&self, interface: Interface) -> u32 {
+        let mut all = self.interfaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let position = all.iter().position(|other| *other == interface).unwrap_or_else(|| {
+            all.push(interface);
+            all.len() - 1
+        });
+        u32::try_from(position).unwrap_or(u32::MAX)
+    }
 }
 
 /// The writer of a file that has its header already.
 pub(super) struct Writer {
-    file: File,
-    path: PathBuf,
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+    pub(super) format: Format,
     /// Up to here the file consists of whole records.
-    len: u64,
-    batch: Vec<u8>,
-    shared: Arc<Shared>,
-    spares: Sender<Vec<u8>>,
+    pub(super) len: u64,
+    /// Interfaces that are in the file.
+    pub(super) described: usize,
+    pub(super) shared: Arc<Shared>,
+    pub(super) spares: Sender<Vec<u8>>,
+    pub(super) batch: Vec<u8>,
+    pub(super) reported: Reported,
+}
+
+/// Frames that are missing, as far as that has been told.
+#[derive(Debug, Default)]
+pub(super) struct Reported {
+    frames: u64,
+    last: Option<Instant>,
 }
 
 impl Writer {
-    pub(super) fn new(
-        file: File,
-        path: &Path,
-        header_len: usize,
-        shared: Arc<Shared>,
-        spares: Sender<Vec<u8>>,
-    ) -> Self {
-        Self { file, path: path.to_owned(), len: header_len as u64, batch: Vec::new(), shared, spares }
-    }
-
     /// Writes until told to end, or until all who record are gone.
     pub(super) fn run(mut self, messages: &Receiver<Message>) {
         if let Err(error) = self.write_all(messages) {
@@ -75,6 +93,7 @@ impl Writer {
         while self.gather(messages) {
             let caught_up = self.batch.len() < BATCH;
             self.write_batch()?;
+            self.report();
             if caught_up {
                 std::thread::sleep(PAUSE);
             }
@@ -107,12 +126,45 @@ impl Writer {
 
     /// Writes the batch, or, where it fails, the whole records that fit.
     fn write_batch(&mut self) -> io::Result<()> {
+        let batch = std::mem::take(&mut self.batch);
+        let mut frames = 0;
+        let result = self.describe_interfaces().and_then(|()| {
+            let (whole, result) = self.write(&batch);
+            frames = whole.frames;
+            result
+        });
+        self.shared.waiting_bytes.fetch_sub(batch.len(), Relaxed);
+        if result.is_err() {
+            let gathered = self.format.whole(&batch).frames;
+            self.shared.dropped.fetch_add(gathered - frames, Relaxed);
+            // What has been read from a FIFO cannot be taken back.
+            let _ = self.file.set_len(self.len);
+        }
+        self.batch = batch;
+        self.batch.clear();
+        result
+    }
+
+    /// Writes what is to be known of interfaces before their first frames. None of the batch is of an interface that
+    /// is not there by now.
+    fn describe_interfaces(&mut self) -> io::Result<()> {
+        let blocks = {
+            let all = self.shared.interfaces.lock().unwrap_or_else(PoisonError::into_inner);
+            let new = &all[self.described..];
+            self.described = all.len();
+            self.format.interfaces(new)
+        };
+        self.write(&blocks).1
+    }
+
+    /// Writes `bytes`; says how much of them is in the file for good.
+    fn write(&mut self, bytes: &[u8]) -> (Whole, io::Result<()>) {
         let mut written = 0;
         let result = loop {
-            if written == self.batch.len() {
+            if written == bytes.len() {
                 break Ok(());
             }
-            match self.file.write(&self.batch[written..]) {
+            match self.file.write(&bytes[written..]) {
                 Ok(0) => break Err(ErrorKind::WriteZero.into()),
                 Ok(len) => written += len,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -123,17 +175,21 @@ impl Writer {
                 Err(error) => break Err(error),
             }
         };
-        let (records, bytes) = format::whole(&self.batch[..written]);
-        self.len += bytes as u64;
-        self.shared.waiting_bytes.fetch_sub(self.batch.len(), Relaxed);
-        if result.is_err() {
-            let (gathered, _) = format::whole(&self.batch);
-            self.shared.dropped.fetch_add(gathered - records, Relaxed);
-            // What has been read from a FIFO cannot be taken back.
-            let _ = self.file.set_len(self.len);
+        let whole = self.format.whole(&bytes[..written]);
+        self.len += whole.bytes as u64;
+        (whole, result)
+    }
+
+    /// Tells of frames that the queue had no room for, once a second at most.
+    fn report(&mut self) {
+        let dropped = self.shared.dropped.load(Relaxed);
+        let told = self.reported.last.is_some_and(|last| last.elapsed() < REPORT_INTERVAL);
+        if dropped == self.reported.frames || told {
+            return;
         }
-        self.batch.clear();
-        result
+        let missing = dropped - self.reported.frames;
+        tracing::warn!(file = %self.path.display(), missing, "a disk is too slow for a capture: frames are missing");
+        self.reported = Reported { frames: dropped, last: Some(Instant::now()) };
     }
 
     /// Counts what still comes.

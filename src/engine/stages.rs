@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 
 use super::counters::{Counters, DropReason};
 use super::faults::LogGate;
-use crate::capture::Capture;
+use crate::capture::Recorder;
 use crate::filter::{Filter, Named, Verdict};
 use crate::nio::Packet;
 use crate::output::Output;
@@ -24,8 +24,8 @@ const SPARES: usize = 64;
 pub struct Stages {
     /// Each may drop a frame, change it or hold it back; most are shared by both directions.
     pub filters: Vec<Named>,
-    /// Where frames are recorded that passed the filters; shared by both directions.
-    pub capture: Option<Arc<Capture>>,
+    /// What records the frames that passed the filters, in a capture shared by both directions.
+    pub capture: Option<Recorder>,
     /// Where each frame is told.
     pub trace: Option<Trace>,
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::passage::Passage;
-use crate::capture::{Capture, LinkType};
+use crate::capture::{Capture, Interface, LinkType};
 use crate::engine::counters::{Counters, SharedCounters, WireSize};
 use crate::engine::link::Equipment;
 use crate::engine::stages::Stages;
@@ -217,10 +217,10 @@ impl Bridge {
         self.equip();
     }
 
-    /// Whether a capture is running.
+    /// Its capture, if one is running.
     #[must_use]
-    pub fn is_capturing(&self) -> bool {
-        self.passage.capture().is_some()
+    pub fn capture(&self) -> Option<&Arc<Capture>> {
+        self.passage.capture()
     }
 
     /// Starts recording frames to a file. Not while another capture is running.
@@ -228,7 +228,8 @@ impl Bridge {
     /// # Errors
     /// The file's.
     pub fn start_capture(&mut self, path: &Path, link_type: LinkType) -> io::Result<()> {
-        self.passage.record_to(Capture::start(path, link_type, &self.console)?);
+        let interfaces = Side::BOTH.into_iter().filter_map(|side| self.interface(side)).collect();
+        self.passage.record_to(Capture::start(path, link_type, interfaces, &self.console)?);
         self.equip();
         Ok(())
     }
@@ -239,11 +240,6 @@ impl Bridge {
         self.equip();
         capture.stop();
         true
-    }
-
-    /// Its capture, if one is running.
-    pub(super) fn captures(&self) -> impl Iterator<Item = &Arc<Capture>> {
-        self.passage.capture().into_iter()
     }
 
     /// Has the running link pass frames through what there is now.
@@ -262,8 +258,16 @@ impl Bridge {
 
     fn stages(&self) -> [Arc<Stages>; 2] {
         let here = format!(" on bridge '{}'", self.name);
-        Side::BOTH
-            .map(|side| self.passage.stages(side, &self.console, format!("{here} ({} NIO)", side.name()), here.clone()))
+        Side::BOTH.map(|side| {
+            let received = format!("{here} ({} NIO)", side.name());
+            self.passage.stages(side, self.interface(side), &self.console, received, here.clone())
+        })
+    }
+
+    /// The NIO on one side, as captures call it.
+    fn interface(&self, side: Side) -> Option<Interface> {
+        let place = self.places[side as usize].as_ref()?;
+        Some(Interface { name: place.identity.to_string(), description: format!("{} NIO", side.name()) })
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::bridge::Traffic;
 use super::passage::Passage;
-use crate::capture::{Capture, LinkType};
+use crate::capture::{Capture, Interface, LinkType};
 use crate::engine::Engine;
 use crate::engine::counters::SharedCounters;
 use crate::engine::hub::Hub;
@@ -200,7 +200,8 @@ impl IolBridge {
     /// # Errors
     /// The file's.
     pub fn start_capture(&mut self, port: Port, path: &Path, link_type: LinkType) -> io::Result<()> {
-        let capture = Capture::start(path, link_type, &self.console)?;
+        let interfaces = self.interfaces(port).into_iter().flatten().collect();
+        let capture = Capture::start(path, link_type, interfaces, &self.console)?;
         self.ports.entry(port).or_default().passage.record_to(capture);
         self.equip(port);
         Ok(())
@@ -264,10 +265,20 @@ impl IolBridge {
     fn stages(&self, port: Port) -> [Arc<Stages>; 2] {
         let nothing = Passage::default();
         let passage = self.ports.get(&port).map_or(&nothing, |state| &state.passage);
-        [(Side::Destination, "destination NIO"), (Side::Source, "IOL instance")].map(|(side, from)| {
+        let [tunnel, instance] = self.interfaces(port);
+        let from_tunnel = (Side::Destination, tunnel, "destination NIO");
+        [from_tunnel, (Side::Source, instance, "IOL instance")].map(|(side, interface, from)| {
             let place = format!(" from {from} on IOL bridge '{}'", self.name);
-            passage.stages(side, &self.console, place.clone(), place)
+            passage.stages(side, interface, &self.console, place.clone(), place)
         })
+    }
+
+    /// The tunnel at a port, if there is one, and the instance, as captures call them.
+    fn interfaces(&self, port: Port) -> [Option<Interface>; 2] {
+        let tunnel = self.tunnel(port).map(ToString::to_string);
+        let tunnel = tunnel.map(|name| Interface { name, description: "destination NIO".to_owned() });
+        let name = format!("iol:{}:{port}", self.id());
+        [tunnel, Some(Interface { name, description: "IOL instance".to_owned() })]
     }
 }
 

@@ -137,7 +137,7 @@ impl Lab {
     /// Ends all bridges.
     pub fn reset(&mut self) {
         // A capture to a slow disk takes its time to end; all of them together take no longer than one.
-        let captures = self.bridges.iter().flat_map(Bridge::captures);
+        let captures = self.bridges.iter().filter_map(Bridge::capture);
         let captures = captures.chain(self.iol_bridges.iter().flat_map(IolBridge::captures));
         std::thread::scope(|scope| captures.for_each(|capture| drop(scope.spawn(|| capture.stop()))));
         self.bridges.clear();

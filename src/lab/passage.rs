@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::capture::Capture;
+use crate::capture::{Capture, Interface};
 use crate::engine::stages::{Stages, Trace};
 use crate::filter::{Side, Sided};
 use crate::output::Console;
@@ -55,11 +55,20 @@ impl Passage {
         self.capture.take()
     }
 
-    /// What frames from `side` pass, each of which is told in these words where `console` wants that.
-    pub(super) fn stages(&self, side: Side, console: &Console, received: String, dropped: String) -> Arc<Stages> {
+    /// What frames from `side` pass, which come from that interface, where there is one. Each is told in these words where
+    /// `console` wants that.
+    pub(super) fn stages(
+        &self,
+        side: Side,
+        from: Option<Interface>,
+        console: &Console,
+        received: String,
+        dropped: String,
+    ) -> Arc<Stages> {
+        let filters = self.filters.iter().filter_map(|filter| filter.filter_for(side)).collect();
+        let capture = self.capture.as_ref().zip(from).map(|(capture, from)| capture.recorder(from));
         let (output, level) = (console.stdout.clone(), console.debug);
         let trace = (level > 0).then(|| Trace { output, level, received, dropped });
-        let filters = self.filters.iter().filter_map(|filter| filter.filter_for(side)).collect();
-        Arc::new(Stages { filters, capture: self.capture.clone(), trace })
+        Arc::new(Stages { filters, capture, trace })
     }
 }

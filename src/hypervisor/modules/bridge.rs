@@ -96,7 +96,11 @@ fn show(lab: &mut Lab, arguments: &[&str]) -> Answer {
         filters.map(|(position, filter)| format!("Filter '{}' configured in position {position}", filter.name()));
     let nios = SIDES.iter().zip(bridge.nios());
     let nios = nios.filter_map(|(side, nio)| Some(format!("{side} NIO: {}", nio?.description)));
-    Ok(Reply::done().with_line(format!("bridge '{name}' {is} running")).with_lines(filters).with_lines(nios))
+    let capture = bridge
+        .capture()
+        .map(|capture| format!("Packet capture: '{}', {} frames missing", capture.path().display(), capture.dropped()));
+    let reply = Reply::done().with_line(format!("bridge '{name}' {is} running"));
+    Ok(reply.with_lines(filters).with_lines(nios).with_lines(capture))
 }
 
 fn get_stats(lab: &mut Lab, arguments: &[&str]) -> Answer {
@@ -208,7 +212,7 @@ fn start_capture(lab: &mut Lab, arguments: &[&str]) -> Answer {
     let (name, file) = (arguments[0], arguments[1]);
     let console = lab.console.clone();
     let bridge = find(lab, name)?;
-    if bridge.is_capturing() {
+    if bridge.capture().is_some() {
         return Reply::failed(Code::CannotStart, format!("packet capture is already active on bridge '{name}'"));
     }
     let link_type = capture_link_type(arguments.get(2).copied(), &console);
