@@ -113,6 +113,7 @@ class Kernel:
 
     name = "kernel"
     needs_offloads_off = False
+    has_tunnels = False
 
     @contextlib.contextmanager
     def attached(self, directory: Path, offloads: dict[str, str], bridges: list):
@@ -125,11 +126,13 @@ class Kernel:
         ip("sut", "link", "set", "vm0b", "up")
         ip("sut", "link", "set", "br0", "up")
         plug_in("vm0")
-        yield None
+        yield []
 
 
 class Program:
     """A bridge in userspace, whose TAP, if it has one, moves into the VM's namespace."""
+
+    has_tunnels = True
 
     def __init__(self, name: str, binary: str, *options: str):
         self.name, self.binary, self.options = name, binary, options
@@ -143,7 +146,6 @@ class Program:
 
     @contextlib.contextmanager
     def attached(self, directory: Path, offloads: dict[str, str], bridges: list):
-        """Yields the first process."""
         with contextlib.ExitStack() as stack:
             children = []
             for number, nios in enumerate(bridges):
@@ -154,7 +156,7 @@ class Program:
             if any("tap:tap0" in nios for nios in bridges):
                 ip("sut", "link", "set", "tap0", "netns", namespace("vm"))
                 plug_in("tap0")
-            yield children[0]
+            yield children
 
 
 class Peer(Program):
@@ -186,7 +188,7 @@ def plug_in(interface: str) -> None:
 
 @contextlib.contextmanager
 def lab(contestant, bridges: list, group: str):
-    """Builds the lab around `contestant`; yields its first process (None for the kernel) and a scratch directory."""
+    """Builds the lab around `contestant`; yields its processes (the kernel has none) and a scratch directory."""
     offloads = OFFLOADS[group]
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{PREFIX}-")))
