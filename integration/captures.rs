@@ -118,13 +118,19 @@ fn super_frames_are_captured_as_they_are_on_a_wire() {
             let wire = WireTap::new(&outside, "wan0");
             let path = hypervisor.path("c.pcap");
             let mut before = 0;
-            for (v6, udp, gso_type) in [(false, false, 1), (true, false, 4), (false, true, 5)] {
+            for (v6, udp, gso_type, fits) in [(false, false, 1, 1460), (true, false, 4, 1440), (false, true, 5, 0)] {
+                // libpcap does not tell the segment size, so it is as large as fits, and not known for datagrams.
+                let size = if kind == "ethernet" { fits } else { 1400 };
+                if size == 0 {
+                    continue;
+                }
                 let recipe = Recipe { v6, udp, payload: Random(2).bytes(30_001), ..Recipe::default() };
                 let built = recipe.begun();
                 wire.send(&built.virtio(gso_type, 1400), &built.bytes);
-                wait_until("all pieces are in the file", || frames_so_far(&path).len() == before + 22);
+                let pieces = 30_001usize.div_ceil(size);
+                wait_until("all pieces are in the file", || frames_so_far(&path).len() == before + pieces);
                 check_segments(&recipe, &built, &frames_so_far(&path)[before..], 1500);
-                before += 22;
+                before += pieces;
             }
             client.tell("bridge delete b");
             assert_eq!(frames_of(&path).len(), before);

@@ -289,3 +289,17 @@ fn a_receive_filter_takes_effect_at_once_and_is_lifted() {
     lab.client.tell("bridge set_pcap_filter b \"\"");
     assert_eq!(lab.through(&plain, &ip(7), 7), [ip(7)]);
 }
+
+#[test]
+fn libpcap_wants_the_interface_up() {
+    let wire = Wire::new();
+    wire.bridge.ip("link set nic0 down");
+    let hypervisor = Hypervisor::start(&wire.bridge);
+    let mut client = hypervisor.client();
+    client.tell_all(&["bridge create b", LEFT]);
+    let refused = ["206-unable to create NIO Ethernet for bridge 'b'"];
+    assert_eq!(client.ask("bridge add_nio_ethernet b nic0"), refused);
+    hypervisor.wait_for_log("the interface is down; `ip link set nic0 up`");
+    wire.bridge.ip("link set nic0 up");
+    client.tell("bridge add_nio_ethernet b nic0");
+}

@@ -4,12 +4,12 @@ use crate::lab::frames::{Random, Recipe};
 use crate::lab::{Hypervisor, LEFT, Namespace, RIGHT, Tunnel, TwoTunnels, WireTap, stay_on_one_cpu, wait_until};
 
 impl TwoTunnels<'_> {
-    fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.client.tell("bridge reset_packet_filters b");
     }
 
     /// Of so many marks sent from the left, the numbers of those that arrive.
-    fn passed(&mut self, marks: u16) -> Vec<u16> {
+    pub(crate) fn passed(&mut self, marks: u16) -> Vec<u16> {
         let before = self.client.stats("b", "Source")[0];
         self.left.send_marks(0..marks);
         self.wait_for_frames(before + u64::from(marks));

@@ -18,6 +18,7 @@ mod gns3;
 mod inference;
 mod iol;
 mod lab;
+mod lines;
 mod linux_raw;
 mod nodes;
 mod privileges;

@@ -49,7 +49,7 @@ fn replay(hypervisor: &Hypervisor<'_>, transcript: &str) {
 #[test]
 fn bridges_are_commanded_as_ever() {
     let namespace = Namespace::new();
-    namespace.ip("link add nic0 type veth peer name wan0");
+    namespace.ip("link add nic0 up type veth peer name wan0");
     let mut hypervisor = Hypervisor::start(&namespace);
     replay(&hypervisor, include_str!("transcripts/bridge.txt"));
     assert_eq!(hypervisor.end(), Some(0));

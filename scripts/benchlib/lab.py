@@ -23,6 +23,7 @@ VM_ADDRESS = "10.77.0.2"
 
 # The bridges of each path, from the outside to the VM; the contestant runs a process for each.
 DIRECT = [("linux_raw:nic0", "tap:tap0")]
+PCAP = [("ethernet:nic0", "tap:tap0")]
 TWO_HOPS = [("linux_raw:nic0", "udp:20000:127.0.0.1:20001"), ("udp:20001:127.0.0.1:20000", "tap:tap0")]
 TUNNELS = [("udp:20000:127.0.0.1:20001", "udp:20002:127.0.0.1:20003")]
 FAR_ENDS = ["20001:20000", "20003:20002"]
@@ -113,7 +114,7 @@ class Kernel:
 
     name = "kernel"
     needs_offloads_off = False
-    has_tunnels = False
+    direct_only = True
 
     @contextlib.contextmanager
     def attached(self, directory: Path, offloads: dict[str, str], bridges: list):
@@ -132,7 +133,7 @@ class Kernel:
 class Program:
     """A bridge in userspace, whose TAP, if it has one, moves into the VM's namespace."""
 
-    has_tunnels = True
+    direct_only = False
 
     def __init__(self, name: str, binary: str, *options: str):
         self.name, self.binary, self.options = name, binary, options

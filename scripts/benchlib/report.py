@@ -15,6 +15,7 @@ TITLES = {
     "off-out": "NIC offloads off, out of the VM",
 }
 HOP_TITLES = {f"hop-{name}": f"{title}, through a tunnel" for name, title in TITLES.items()}
+PCAP_TITLES = {f"pcap-{name}": f"{title}, through libpcap" for name, title in TITLES.items()}
 # What of a run is compared, in the order in which it is looked for; and what is told beside it, under which name.
 FIGURES = ("gbps", "frames_per_second", "median_us")
 BESIDE = {"p99_us": "p99", "retransmits": "retransmits", "lost": "lost"}
@@ -92,27 +93,31 @@ RETRANSMITS = {"TCP retransmits": lambda row: f"{row['retransmits']:.0f}"}
 P99 = {"p99 µs": lambda row: microseconds(row["p99"])}
 LOST = {"lost": lambda row: f"{row['lost']:.0f}"}
 THROUGHPUT = _figure("Gb/s", gbps) | TO_KERNEL | TO_PLAIN | RETRANSMITS
-TUNNELLED = _figure("Gb/s", gbps) | TO_PLAIN | RETRANSMITS
+THROUGHPUT_TO_PLAIN = _figure("Gb/s", gbps) | TO_PLAIN | RETRANSMITS
 RATE = _figure("thousand/s", thousands) | TO_PLAIN | LOST
 ROUND_TRIP = _figure("median µs", microseconds) | P99 | TO_KERNEL | TO_PLAIN
-ONE_WAY = _figure("median µs", microseconds) | P99 | TO_PLAIN | LOST
+ROUND_TRIP_TO_PLAIN = _figure("median µs", microseconds) | P99 | TO_PLAIN
+ONE_WAY = ROUND_TRIP_TO_PLAIN | LOST
 RESOURCES = {
     "peak memory (RSS)": lambda row: f"{row['peak_rss_kib'] / 1024:.1f} MiB",
     "CPU while idle": lambda row: f"{row['idle_cpu_percent']:.1f} %",
 }
 
 OFFLOADS_OFF = "Two processes, a UDP tunnel between them. All but rubridge have the NIC's offloads off: they need that."
+LINUX_RAW = "All but rubridge have the NIC's offloads off, as they need them, and linux_raw in place of libpcap."
 BETWEEN_TUNNELS = "64-byte frames from one tunnel to another, at most 192 of them on their way."
 TRIPS = "{round_trips} round trips of 8 KiB each way over one connection; less is better."
 ALONE = "One frame of 64 bytes at a time from one tunnel to another, one way; less is better."
 # What is said of each scenario: a title, the columns, and a text above them.
 SECTIONS = {name: (title, THROUGHPUT, "") for name, title in TITLES.items()}
-SECTIONS |= {name: (title, TUNNELLED, OFFLOADS_OFF) for name, title in HOP_TITLES.items()}
+SECTIONS |= {name: (title, THROUGHPUT_TO_PLAIN, OFFLOADS_OFF) for name, title in HOP_TITLES.items()}
+SECTIONS |= {name: (title, THROUGHPUT_TO_PLAIN, LINUX_RAW) for name, title in PCAP_TITLES.items()}
 SECTIONS |= {
     "udp-rate": ("Frames a second, between plain sockets", RATE, BETWEEN_TUNNELS),
     "udp-runs": ("Frames a second, between sockets that send and receive in runs", RATE, BETWEEN_TUNNELS),
     "latency": ("Latency, offloads on", ROUND_TRIP, TRIPS),
     "latency-off": ("Latency, NIC offloads off", ROUND_TRIP, TRIPS),
+    "pcap-latency": ("Latency, through libpcap", ROUND_TRIP_TO_PLAIN, f"{TRIPS} {LINUX_RAW}"),
     "udp-latency": ("Latency, between two tunnels", ONE_WAY, ALONE),
     "resources": ("Resources", RESOURCES, ""),
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
-from .lab import DIRECT, FAR_ENDS, TUNNELS, TWO_HOPS, VM_ADDRESS, inside, process, run, wait_until
+from .lab import DIRECT, FAR_ENDS, PCAP, TUNNELS, TWO_HOPS, VM_ADDRESS, inside, process, run, wait_until
 
 ROUND_TRIPS = 2000
 IDLE_SECONDS = 5
@@ -96,13 +96,14 @@ def _udp(mode: str) -> Scenario:
 
 SCENARIOS = {
     f"{prefix}{offloads}-{direction}": _throughput(bridges, offloads, direction)
-    for prefix, bridges in (("", DIRECT), ("hop-", TWO_HOPS))
+    for prefix, bridges in (("", DIRECT), ("hop-", TWO_HOPS), ("pcap-", PCAP))
     for offloads in ("gro", "tso", "off")
     for direction in ("in", "out")
 }
 SCENARIOS |= {
     "latency": Scenario(DIRECT, "tso", lambda directory, *_: latency(directory)),
     "latency-off": Scenario(DIRECT, "off", lambda directory, *_: latency(directory)),
+    "pcap-latency": Scenario(PCAP, "tso", lambda directory, *_: latency(directory)),
     "udp-rate": _udp("rate"),
     "udp-runs": _udp("runs"),
     "udp-latency": _udp("latency"),

@@ -141,6 +141,8 @@ pub struct Counters {
     pub finished: Counter,
     /// Frames that the egress refused with their metadata and that were then done in software.
     pub fallbacks: Counter,
+    /// Copies that packet filters made of frames, which go out on top of what came in.
+    pub duplicated: Counter,
     dropped: [Counter; DropReason::ALL.len()],
 }
 

@@ -227,8 +227,12 @@ impl Outlet {
         Some(Turn::Unfinished)
     }
 
-    /// Adds what is in flight to the run.
+    /// Adds what is in flight to the run, or sends it behind the run where it must go alone.
     fn gather(&mut self, frame: &mut Frame) -> Option<Turn> {
+        // Runs are of frames without metadata.
+        if self.in_flight.as_ref().is_some_and(|flight| flight.offload != Offload::default()) {
+            return self.flush(frame).or_else(|| self.send_in_flight(frame));
+        }
         let mut pieces = 0;
         while let Some(flight) = self.in_flight.take() {
             let len = flight.range.len();
@@ -424,9 +428,11 @@ fn metadata_is_at_fault(reason: DropReason, offload: Offload) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
-    use crate::filter::{self, Named};
-    use crate::nio::Nowhere;
+    use crate::filter::{Side, Sided};
+    use crate::nio::{Nowhere, Outgoing, RunLimit};
     use etherparse::PacketBuilder;
 
     /// A super-frame of so many segments of one byte.
@@ -442,8 +448,7 @@ mod tests {
 
     #[test]
     fn a_turn_ends_however_many_pieces_a_super_frame_has() {
-        let filter = filter::parse("packet_loss", &["0"]).unwrap();
-        let filters = vec![Named { name: "f".to_owned(), filter }];
+        let filters = vec![Sided::parse("f", "packet_loss", &["0"]).unwrap().filter_for(Side::Source).unwrap()];
         for stages in [Stages::default(), Stages { filters, ..Stages::default() }] {
             let mut outlet = Outlet::new("test".to_owned(), Box::new(Nowhere), Arc::default(), Arc::new(stages));
             let mut frame = super_frame(3 * PIECES_PER_TURN);
@@ -459,5 +464,56 @@ mod tests {
             assert_eq!(outlet.counters.frames_out.get(), 3 * PIECES_PER_TURN as u64);
             assert!(turns >= 2);
         }
+    }
+
+    /// Takes whatever there is, metadata and runs, and notes how.
+    #[derive(Debug, Clone, Default)]
+    struct Everything(Arc<Mutex<Vec<(usize, Offload)>>>);
+
+    impl Egress for Everything {
+        fn fd(&self) -> RawFd {
+            -1
+        }
+
+        fn features(&self) -> Features {
+            Features::ALL
+        }
+
+        fn run_limit(&self) -> Option<RunLimit> {
+            Some(RunLimit { frames: 64, bytes: 65_000 })
+        }
+
+        fn send(&mut self, mut frame: Outgoing<'_>) -> io::Result<()> {
+            let header = *frame.with_virtio_header().first_chunk().unwrap();
+            self.0.lock().unwrap().push((frame.plain().len(), Offload::decode(&header).unwrap()));
+            Ok(())
+        }
+
+        fn send_run(&mut self, bytes: &[u8], _: usize) -> io::Result<()> {
+            self.0.lock().unwrap().push((bytes.len(), Offload::default()));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_frame_with_metadata_keeps_it_between_frames_that_go_in_runs() {
+        let egress = Everything::default();
+        let sent = Arc::clone(&egress.0);
+        let mut outlet = Outlet::new("test".to_owned(), Box::new(egress), Arc::default(), Arc::default());
+        let mut plain = Frame::default();
+        let mut whole = super_frame(3);
+        for frame in [&mut plain, &mut whole] {
+            for _ in 0..2 {
+                if frame.offload == Offload::default() {
+                    frame.fill(60, false).unwrap();
+                }
+                outlet.take(frame);
+                assert_eq!(outlet.send(frame), None);
+            }
+        }
+        assert_eq!(outlet.finish(&mut whole), None);
+        let sent = sent.lock().unwrap();
+        let kinds = sent.iter().map(|(len, offload)| (*len, offload.super_frame.is_some()));
+        assert_eq!(kinds.collect::<Vec<_>>(), [(120, false), (57, true), (57, true)]);
     }
 }

@@ -22,7 +22,7 @@ const SPARES: usize = 64;
 /// either the old or the new.
 #[derive(Debug, Default)]
 pub struct Stages {
-    /// Each may drop a frame, change it or hold it back; shared by both directions.
+    /// Each may drop a frame, change it or hold it back; most are shared by both directions.
     pub filters: Vec<Named>,
     /// Where frames are recorded that passed the filters; shared by both directions.
     pub capture: Option<Arc<Capture>>,
@@ -139,11 +139,35 @@ impl Staged {
         self.recycle(packet);
     }
 
-    /// Passes a frame from the filter at `first` on; `since` is when it left the one before, if that held it back.
-    fn pass(&mut self, mut packet: Packet, first: usize, since: Option<Instant>, stages: &Stages, counters: &Counters) {
-        for Named { name, filter } in stages.filters.iter().skip(first) {
+    /// Passes a frame from the filter at `first` on, then the copies that filters make of it; `since` is when it left the
+    /// one before, if that held it back.
+    fn pass(&mut self, packet: Packet, first: usize, since: Option<Instant>, stages: &Stages, counters: &Counters) {
+        let mut copies = Vec::new();
+        self.pass_one(packet, first, since, stages, counters, &mut copies);
+        for (copy, next) in copies {
+            counters.duplicated.add(1);
+            self.pass(copy, next, since, stages, counters);
+        }
+    }
+
+    fn pass_one(
+        &mut self,
+        mut packet: Packet,
+        first: usize,
+        since: Option<Instant>,
+        stages: &Stages,
+        counters: &Counters,
+        copies: &mut Vec<(Packet, usize)>,
+    ) {
+        for (index, Named { name, filter }) in stages.filters.iter().enumerate().skip(first) {
             match filter.judge(packet.frame_mut()) {
                 Verdict::Pass => {}
+                Verdict::Twice => {
+                    // A copy is not copied again: filters would make ever more of them.
+                    if !packet.is_duplicate() {
+                        copies.push((packet.duplicate(self.spares.pop().unwrap_or_default()), index + 1));
+                    }
+                }
                 Verdict::Drop => {
                     if let Some(trace) = &stages.trace {
                         trace.dropped(name);

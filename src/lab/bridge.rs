@@ -10,12 +10,9 @@ use crate::engine::counters::{Counters, SharedCounters, WireSize};
 use crate::engine::link::Equipment;
 use crate::engine::stages::Stages;
 use crate::engine::{Engine, Link};
-use crate::filter::Named;
+use crate::filter::{Side, Sided};
 use crate::nio::{Ends, Identity, Nio};
 use crate::output::Console;
-
-/// The places of a bridge, in the order in which NIOs fill them.
-const SIDES: [&str; 2] = ["source", "destination"];
 
 /// A bridge. Dropping it stops it and closes everything that it has.
 #[derive(Debug)]
@@ -24,6 +21,7 @@ pub struct Bridge {
     name: String,
     // First of all it stops, then its NIOs are closed, then its capture.
     link: Option<Link>,
+    /// As in [`Side::BOTH`], the order in which NIOs fill them.
     places: [Option<Place>; 2],
     /// From source to destination, and back.
     counters: [SharedCounters; 2],
@@ -197,12 +195,12 @@ impl Bridge {
 
     /// Its packet filters, in order.
     #[must_use]
-    pub fn filters(&self) -> &[Named] {
+    pub fn filters(&self) -> &[Sided] {
         self.passage.filters()
     }
 
     /// Appends a packet filter; returns whether its name was free.
-    pub fn add_filter(&mut self, filter: Named) -> bool {
+    pub fn add_filter(&mut self, filter: Sided) -> bool {
         let added = self.passage.add_filter(filter);
         self.equip_if(added)
     }
@@ -264,7 +262,8 @@ impl Bridge {
 
     fn stages(&self) -> [Arc<Stages>; 2] {
         let here = format!(" on bridge '{}'", self.name);
-        SIDES.map(|side| self.passage.stages(&self.console, format!("{here} ({side} NIO)"), here.clone()))
+        Side::BOTH
+            .map(|side| self.passage.stages(side, &self.console, format!("{here} ({} NIO)", side.name()), here.clone()))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::engine::counters::SharedCounters;
 use crate::engine::hub::Hub;
 use crate::engine::link::Equipment;
 use crate::engine::stages::Stages;
-use crate::filter::Named;
+use crate::filter::{Side, Sided};
 use crate::nio::iol::{Port, Station};
 use crate::nio::{Egress, Ends, Identity, Impatient, Nio};
 use crate::output::Console;
@@ -170,7 +170,7 @@ impl IolBridge {
     }
 
     /// Appends a packet filter at a port; returns whether its name was free.
-    pub fn add_filter(&mut self, port: Port, filter: Named) -> bool {
+    pub fn add_filter(&mut self, port: Port, filter: Sided) -> bool {
         let added = self.ports.entry(port).or_default().passage.add_filter(filter);
         self.equip_if(added, port)
     }
@@ -264,9 +264,9 @@ impl IolBridge {
     fn stages(&self, port: Port) -> [Arc<Stages>; 2] {
         let nothing = Passage::default();
         let passage = self.ports.get(&port).map_or(&nothing, |state| &state.passage);
-        ["destination NIO", "IOL instance"].map(|from| {
+        [(Side::Destination, "destination NIO"), (Side::Source, "IOL instance")].map(|(side, from)| {
             let place = format!(" from {from} on IOL bridge '{}'", self.name);
-            passage.stages(&self.console, place.clone(), place)
+            passage.stages(side, &self.console, place.clone(), place)
         })
     }
 }

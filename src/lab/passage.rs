@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use crate::capture::Capture;
 use crate::engine::stages::{Stages, Trace};
-use crate::filter::Named;
+use crate::filter::{Side, Sided};
 use crate::output::Console;
 
 /// Packet filters, in order, and at most one capture. Whoever changes it has running links pass the new one.
 #[derive(Debug, Default)]
 pub(super) struct Passage {
-    filters: Vec<Named>,
+    filters: Vec<Sided>,
     capture: Option<Arc<Capture>>,
 }
 
 impl Passage {
-    pub(super) fn filters(&self) -> &[Named] {
+    pub(super) fn filters(&self) -> &[Sided] {
         &self.filters
     }
 
     /// Appends a packet filter; returns whether its name was free.
-    pub(super) fn add_filter(&mut self, filter: Named) -> bool {
-        let free = self.filters.iter().all(|other| other.name != filter.name);
+    pub(super) fn add_filter(&mut self, filter: Sided) -> bool {
+        let free = self.filters.iter().all(|other| other.name() != filter.name());
         if free {
             self.filters.push(filter);
         }
@@ -31,7 +31,7 @@ impl Passage {
     /// Removes a packet filter; returns whether there was one of that name.
     pub(super) fn remove_filter(&mut self, name: &str) -> bool {
         let before = self.filters.len();
-        self.filters.retain(|filter| filter.name != name);
+        self.filters.retain(|filter| filter.name() != name);
         self.filters.len() < before
     }
 
@@ -55,10 +55,11 @@ impl Passage {
         self.capture.take()
     }
 
-    /// The same for the frames of one direction, each of which is told in these words where `console` wants that.
-    pub(super) fn stages(&self, console: &Console, received: String, dropped: String) -> Arc<Stages> {
+    /// What frames from `side` pass, each of which is told in these words where `console` wants that.
+    pub(super) fn stages(&self, side: Side, console: &Console, received: String, dropped: String) -> Arc<Stages> {
         let (output, level) = (console.stdout.clone(), console.debug);
         let trace = (level > 0).then(|| Trace { output, level, received, dropped });
-        Arc::new(Stages { filters: self.filters.clone(), capture: self.capture.clone(), trace })
+        let filters = self.filters.iter().filter_map(|filter| filter.filter_for(side)).collect();
+        Arc::new(Stages { filters, capture: self.capture.clone(), trace })
     }
 }

@@ -30,6 +30,9 @@ pub enum Cause {
     /// There is no such interface in this network namespace.
     #[error("no such interface; `ip link` lists those of this network namespace")]
     NoSuchInterface,
+    /// libpcap opens no interface that is down.
+    #[error("the interface is down; `ip link set {0} up`")]
+    Down(String),
     /// Its frames have no Ethernet header.
     #[error("not an Ethernet interface, so its frames cannot be bridged")]
     NotEthernet,

@@ -54,7 +54,7 @@ pub fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
         // Without immediate mode a frame waits for others; a timeout has no meaning then.
         capture.promisc(true).snaplen(SNAP_LEN).buffer_size(RING_BYTES).immediate_mode(true).open()?.setnonblock()
     });
-    let capture = capture.map_err(cause)?;
+    let capture = capture.map_err(|error| cause(error, name))?;
     // What libpcap sends itself it sends through this very socket, but it does not tell the error's number.
     let sender = Socket::from(capture.as_fd().try_clone_to_owned()?);
     sender.set_nonblocking(true)?;
@@ -67,13 +67,17 @@ pub fn open(name: &str, mode: Mode) -> Result<Nio, Cause> {
     Ok(Nio { identity, ends: Ends { ingress: Box::new(ingress), egress } })
 }
 
-fn cause(error: pcap::Error) -> Cause {
+/// libpcap tells in words what went wrong.
+fn cause(error: pcap::Error, name: &str) -> Cause {
     let text = match error {
         pcap::Error::PcapError(text) => text,
         other => other.to_string(),
     };
     if text.contains("ermission") || text.contains("not permitted") {
         return Cause::not_permitted("CAP_NET_RAW");
+    }
+    if text.contains("not up") {
+        return Cause::Down(name.to_owned());
     }
     io::Error::other(text).into()
 }
@@ -142,7 +146,7 @@ impl Device for Socket {
     }
 }
 
-/// libpcap tells in words what went wrong.
+/// As for [`cause`].
 fn receive_error(error: pcap::Error) -> ReceiveError {
     let number = match &error {
         pcap::Error::TimeoutExpired => libc::EAGAIN,

@@ -93,7 +93,7 @@ fn show(lab: &mut Lab, arguments: &[&str]) -> Answer {
     let is = if bridge.is_running() { "is" } else { "is not" };
     let filters = (1..).zip(bridge.filters());
     let filters =
-        filters.map(|(position, filter)| format!("Filter '{}' configured in position {position}", filter.name));
+        filters.map(|(position, filter)| format!("Filter '{}' configured in position {position}", filter.name()));
     let nios = SIDES.iter().zip(bridge.nios());
     let nios = nios.filter_map(|(side, nio)| Some(format!("{side} NIO: {}", nio?.description)));
     Ok(Reply::done().with_line(format!("bridge '{name}' {is} running")).with_lines(filters).with_lines(nios))

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use crate::capture::LinkType;
-use crate::filter::{self, Named};
+use crate::filter::Sided;
 use crate::hypervisor::reply::{Code, Reply};
 use crate::lab::{Lab, Traffic};
 use crate::nio::{self, Identity, Nio};
@@ -43,15 +43,12 @@ pub(super) fn capture_link_type(name: Option<&str>, console: &Console) -> LinkTy
 }
 
 /// Makes a filter of the words of a command: its type and what that takes.
-pub(super) fn named_filter(name: &str, words: &[&str], console: &Console) -> Result<Named, Reply> {
+pub(super) fn named_filter(name: &str, words: &[&str], console: &Console) -> Result<Sided, Reply> {
     let &[kind, ref arguments @ ..] = words else { return Err(filter_failed(name)) };
-    match filter::parse(kind, arguments) {
-        Ok(filter) => Ok(Named { name: name.to_owned(), filter }),
-        Err(error) => {
-            console.stderr.say(&error.to_string());
-            Err(filter_failed(name))
-        }
-    }
+    Sided::parse(name, kind, arguments).map_err(|error| {
+        console.stderr.say(&error.to_string());
+        filter_failed(name)
+    })
 }
 
 pub(super) fn filter_failed(name: &str) -> Reply {
