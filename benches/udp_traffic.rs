@@ -2,8 +2,9 @@
 //!
 //! `udp_traffic rate|runs|latency <seconds> <own port>:<bridge's port> <own port>:<bridge's port>` prints a line of JSON.
 //! Frames go from the first socket to the second, 64 bytes each. With `runs` both send and receive in runs, as rubridge
-//! does. At most a window of frames is on its way, so a bridge that loses none has all that were sent.
+//! does. At most a window of frames is on its way, so no socket on it overflows. What is lost all the same is told.
 
+use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -13,8 +14,8 @@ use anyhow::{Context, bail};
 use rubridge::sys::udp::{receive, receive_together, send_together};
 
 const FRAME: usize = 64;
-/// Frames on their way at most.
-const WINDOW: u64 = 512;
+/// Frames on their way at most: a socket whose buffer nobody has enlarged holds some 250.
+const WINDOW: u64 = 192;
 const RUN: usize = 32;
 /// What has not arrived by then is lost.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -50,7 +51,7 @@ fn rate(from: &UdpSocket, to: &UdpSocket, seconds: Duration, runs: bool) -> anyh
         receive_together(to)?;
     }
     let (arrived, over) = (AtomicU64::new(0), AtomicBool::new(false));
-    std::thread::scope(|scope| {
+    let (sent, per_second) = std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut buffer = vec![0; 70_000];
             loop {
@@ -61,58 +62,83 @@ fn rate(from: &UdpSocket, to: &UdpSocket, seconds: Duration, runs: bool) -> anyh
                 }
             }
         });
+        let start = Instant::now();
         let sent = send(from, &arrived, seconds, runs);
-        over.store(true, Relaxed);
-        sent
-    })
-    .map(|(sent, lost, elapsed)| {
         #[expect(clippy::cast_precision_loss, reason = "a rate for the eye")]
-        let per_second = (sent - lost) as f64 / elapsed.as_secs_f64();
-        format!("{{\"frames_per_second\": {per_second:.0}, \"lost\": {lost}}}")
-    })
+        let per_second = arrived.load(Relaxed) as f64 / start.elapsed().as_secs_f64();
+        over.store(true, Relaxed);
+        sent.map(|sent| (sent, per_second))
+    })?;
+    // By now the last frames have arrived too.
+    Ok(json(sent, arrived.into_inner(), &format!("\"frames_per_second\": {per_second:.0}")))
 }
 
-/// Returns how many frames were sent and lost, and the time.
-fn send(from: &UdpSocket, arrived: &AtomicU64, seconds: Duration, runs: bool) -> anyhow::Result<(u64, u64, Duration)> {
+/// Returns how many frames were sent.
+fn send(from: &UdpSocket, arrived: &AtomicU64, seconds: Duration, runs: bool) -> io::Result<u64> {
     let frames = [7; FRAME * RUN];
     let start = Instant::now();
-    let (mut sent, mut lost) = (0, 0);
+    let (mut sent, mut given_up) = (0, 0);
     let mut progress = (0, start);
     while start.elapsed() < seconds {
-        let done = arrived.load(Relaxed) + lost;
+        let done = arrived.load(Relaxed) + given_up;
         if sent + RUN as u64 > done + WINDOW {
             if progress.0 != done {
                 progress = (done, Instant::now());
             } else if progress.1.elapsed() > PATIENCE {
-                lost += sent - done;
+                given_up += sent - done;
             }
             std::thread::yield_now();
             continue;
         }
         if runs {
-            send_together(from.as_fd(), &frames, 64)?;
+            or_lost(send_together(from.as_fd(), &frames, 64))?;
             sent += RUN as u64;
         } else {
-            from.send(&frames[..FRAME])?;
+            or_lost(from.send(&frames[..FRAME]).map(drop))?;
             sent += 1;
         }
     }
-    Ok((sent, lost, start.elapsed()))
+    Ok(sent)
 }
 
 /// Frames one by one, with a pause between them.
 fn latency(from: &UdpSocket, to: &UdpSocket, seconds: Duration) -> anyhow::Result<String> {
     let mut buffer = [0; 2 * FRAME];
-    let mut times = Vec::new();
+    let mut frame = [7; FRAME];
+    let (mut sent, mut times) = (0u64, Vec::new());
     let start = Instant::now();
     while start.elapsed() < seconds {
         std::thread::sleep(Duration::from_micros(200));
-        let sent = Instant::now();
-        from.send(&[7; FRAME])?;
-        to.recv(&mut buffer).context("a frame was lost")?;
-        times.push(sent.elapsed());
+        sent += 1;
+        // A number, as one that was given up may still arrive.
+        frame[..8].copy_from_slice(&sent.to_be_bytes());
+        let departure = Instant::now();
+        or_lost(from.send(&frame).map(drop))?;
+        while or_lost(to.recv(&mut buffer).map(drop))? {
+            if buffer[..FRAME] == frame {
+                times.push(departure.elapsed());
+                break;
+            }
+        }
     }
     times.sort();
-    let at = |percent: usize| times[(times.len() - 1) * percent / 100].as_secs_f64() * 1e6;
-    Ok(format!("{{\"median_us\": {:.1}, \"p99_us\": {:.1}}}", at(50), at(99)))
+    let at = |percent: usize| {
+        let time = times.get(times.len().saturating_sub(1) * percent / 100);
+        time.map_or_else(|| "null".to_owned(), |time| format!("{:.1}", time.as_secs_f64() * 1e6))
+    };
+    let figures = format!("\"median_us\": {}, \"p99_us\": {}", at(50), at(99));
+    Ok(json(sent, times.len() as u64, &figures))
+}
+
+/// Whether it went well. That nobody is there, or that nothing comes, is no error: the frame is lost.
+fn or_lost(done: io::Result<()>) -> io::Result<bool> {
+    match done {
+        Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::WouldBlock) => Ok(false),
+        done => done.map(|()| true),
+    }
+}
+
+fn json(sent: u64, received: u64, figures: &str) -> String {
+    let lost = sent.saturating_sub(received);
+    format!("{{\"sent\": {sent}, \"received\": {received}, \"lost\": {lost}, {figures}}}")
 }

@@ -114,6 +114,7 @@ class Kernel:
 
     name = "kernel"
     needs_offloads_off = False
+    direct_only = True
 
     @contextlib.contextmanager
     def attached(self, directory: Path, offloads: dict[str, str], bridges: list):
@@ -126,11 +127,13 @@ class Kernel:
         ip("sut", "link", "set", "vm0b", "up")
         ip("sut", "link", "set", "br0", "up")
         plug_in("vm0")
-        yield None
+        yield []
 
 
 class Program:
     """A bridge in userspace, whose TAP, if it has one, moves into the VM's namespace."""
+
+    direct_only = False
 
     def __init__(self, name: str, binary: str, *options: str):
         self.name, self.binary, self.options = name, binary, options
@@ -144,7 +147,6 @@ class Program:
 
     @contextlib.contextmanager
     def attached(self, directory: Path, offloads: dict[str, str], bridges: list):
-        """Yields the first process."""
         with contextlib.ExitStack() as stack:
             children = []
             for number, nios in enumerate(bridges):
@@ -155,7 +157,7 @@ class Program:
             if any("tap:tap0" in nios for nios in bridges):
                 ip("sut", "link", "set", "tap0", "netns", namespace("vm"))
                 plug_in("tap0")
-            yield children[0]
+            yield children
 
 
 class Peer(Program):
@@ -187,7 +189,7 @@ def plug_in(interface: str) -> None:
 
 @contextlib.contextmanager
 def lab(contestant, bridges: list, group: str):
-    """Builds the lab around `contestant`; yields its first process (None for the kernel) and a scratch directory."""
+    """Builds the lab around `contestant`; yields its processes (the kernel has none) and a scratch directory."""
     offloads = OFFLOADS[group]
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{PREFIX}-")))

@@ -14,13 +14,11 @@ TITLES = {
     "off-in": "NIC offloads off, into the VM",
     "off-out": "NIC offloads off, out of the VM",
 }
-CURED_TITLES = {f"hop-{name}": f"{title}, through a tunnel" for name, title in TITLES.items()}
-CURED_TITLES |= {f"pcap-{name}": f"{title}, through libpcap" for name, title in TITLES.items()}
-RATES = {"udp-rate": "between plain sockets", "udp-runs": "between sockets that send and receive in runs"}
-ROUND_TRIPS = {"latency": "offloads on", "latency-off": "NIC offloads off", "pcap-latency": "through libpcap"}
-ONE_WAY = {"udp-latency": "between two tunnels"}
-# What of a run is compared, in the order in which it is looked for.
+HOP_TITLES = {f"hop-{name}": f"{title}, through a tunnel" for name, title in TITLES.items()}
+PCAP_TITLES = {f"pcap-{name}": f"{title}, through libpcap" for name, title in TITLES.items()}
+# What of a run is compared, in the order in which it is looked for; and what is told beside it, under which name.
 FIGURES = ("gbps", "frames_per_second", "median_us")
+BESIDE = {"p99_us": "p99", "retransmits": "retransmits", "lost": "lost"}
 DEMO_NAMES = {"kernel": "kernel bridge", "plain": "plain bridge", "rubridge": "rubridge"}
 
 
@@ -71,44 +69,64 @@ def summarise(runs: list[dict]) -> list[dict]:
         row["median"] = statistics.median(values) if values else None
         row["min"], row["max"] = min(values, default=None), max(values, default=None)
         for base in ("kernel", "plain"):
-            others = groups.get((scenario, base), {})
-            pairs = [(run[key], others[turn][key]) for turn, run in rounds.items() if turn in others]
+            if (scenario, base) not in groups:
+                continue
+            pairs = [(run[key], groups[scenario, base][turn][key]) for turn, run in rounds.items()]
             ratios = [own / other for own, other in pairs if own is not None and other]
             row[f"to_{base}"] = statistics.median(ratios) if ratios else None
-        for more in ("p99_us", "retransmits", "lost"):
-            found = [run[more] for run in rounds.values() if run.get(more) is not None]
-            row[more] = statistics.median(found) if found else None
+        for beside, name in BESIDE.items():
+            if beside in rounds[0]:
+                found = [run[beside] for run in rounds.values() if run[beside] is not None]
+                row[name] = statistics.median(found) if found else None
         rows.append(row)
     return rows
 
 
-def table(header: str, rows: list[str]) -> list[str]:
-    """A Markdown table: names to the left, figures to the right; nothing at all without rows."""
-    if not rows:
-        return []
-    columns = header.count("|") - 1
-    return ["", header, "|---|" + "---:|" * (columns - 1), *rows]
+def _figure(unit: str, form) -> dict:
+    return {unit: lambda row: form(row["median"]), "range": lambda row: span(row, form)}
 
 
-CURED = "All but rubridge have the NIC's offloads off, as they need them, and linux_raw in place of libpcap."
+# The columns of a table: their titles, and what a row has there.
+TO_KERNEL = {"to kernel": lambda row: ratio(row["to_kernel"])}
+TO_PLAIN = {"to plain": lambda row: ratio(row["to_plain"])}
+RETRANSMITS = {"TCP retransmits": lambda row: f"{row['retransmits']:.0f}"}
+P99 = {"p99 µs": lambda row: microseconds(row["p99"])}
+LOST = {"lost": lambda row: f"{row['lost']:.0f}"}
+THROUGHPUT = _figure("Gb/s", gbps) | TO_KERNEL | TO_PLAIN | RETRANSMITS
+THROUGHPUT_TO_PLAIN = _figure("Gb/s", gbps) | TO_PLAIN | RETRANSMITS
+RATE = _figure("thousand/s", thousands) | TO_PLAIN | LOST
+ROUND_TRIP = _figure("median µs", microseconds) | P99 | TO_KERNEL | TO_PLAIN
+ROUND_TRIP_TO_PLAIN = _figure("median µs", microseconds) | P99 | TO_PLAIN
+ONE_WAY = ROUND_TRIP_TO_PLAIN | LOST
+RESOURCES = {
+    "peak memory (RSS)": lambda row: f"{row['peak_rss_kib'] / 1024:.1f} MiB",
+    "CPU while idle": lambda row: f"{row['idle_cpu_percent']:.1f} %",
+}
+
+OFFLOADS_OFF = "Two processes, a UDP tunnel between them. All but rubridge have the NIC's offloads off: they need that."
+LINUX_RAW = "All but rubridge have the NIC's offloads off, as they need them, and linux_raw in place of libpcap."
+BETWEEN_TUNNELS = "64-byte frames from one tunnel to another, at most 192 of them on their way."
+TRIPS = "{round_trips} round trips of 8 KiB each way over one connection; less is better."
+ALONE = "One frame of 64 bytes at a time from one tunnel to another, one way; less is better."
+# What is said of each scenario: a title, the columns, and a text above them.
+SECTIONS = {name: (title, THROUGHPUT, "") for name, title in TITLES.items()}
+SECTIONS |= {name: (title, THROUGHPUT_TO_PLAIN, OFFLOADS_OFF) for name, title in HOP_TITLES.items()}
+SECTIONS |= {name: (title, THROUGHPUT_TO_PLAIN, LINUX_RAW) for name, title in PCAP_TITLES.items()}
+SECTIONS |= {
+    "udp-rate": ("Frames a second, between plain sockets", RATE, BETWEEN_TUNNELS),
+    "udp-runs": ("Frames a second, between sockets that send and receive in runs", RATE, BETWEEN_TUNNELS),
+    "latency": ("Latency, offloads on", ROUND_TRIP, TRIPS),
+    "latency-off": ("Latency, NIC offloads off", ROUND_TRIP, TRIPS),
+    "pcap-latency": ("Latency, through libpcap", ROUND_TRIP_TO_PLAIN, f"{TRIPS} {LINUX_RAW}"),
+    "udp-latency": ("Latency, between two tunnels", ONE_WAY, ALONE),
+    "resources": ("Resources", RESOURCES, ""),
+}
 
 
-def count(value: float | None) -> str:
-    return "–" if value is None else f"{value:.0f}"
-
-
-def section(title: str, text: str | None, unit: str, form, last: tuple, rows: list[dict]) -> list[str]:
-    """A heading, and the figures of one scenario; `last` is the last column: its title, its key, and how to write it."""
-    if not rows:
-        return []
-    name, key, last_form = last
-    body = [
-        f"| {row['contestant']} | {form(row['median'])} | {span(row, form)} "
-        f"| {ratio(row['to_kernel'])} | {ratio(row['to_plain'])} | {last_form(row[key])} |"
-        for row in rows
-    ]
-    header = f"| | {unit} | range | to kernel | to plain | {name} |"
-    return ["", f"## {title}", *(["", text] if text else []), *table(header, body)]
+def table(columns: dict, rows: list[dict]) -> list[str]:
+    """A Markdown table: names to the left, figures to the right."""
+    body = [" | ".join(["| " + row["contestant"], *(cell(row) for cell in columns.values())]) + " |" for row in rows]
+    return ["", f"| | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns), *body]
 
 
 def markdown(machine: dict, settings: dict, rows: list[dict]) -> str:
@@ -121,26 +139,12 @@ def markdown(machine: dict, settings: dict, rows: list[dict]) -> str:
         "the range is from the lowest to the highest; the ratios are medians of the ratios within each round. "
         "`plain` is `rubridge --offload off`, one frame at a time.",
     ]
-    for scenario, title in (TITLES | CURED_TITLES).items():
-        text = CURED if scenario in CURED_TITLES else None
-        lines += section(f"{title} (`{scenario}`)", text, "Gb/s", gbps, ("TCP retransmits", "retransmits", count),
-                         [row for row in rows if row["scenario"] == scenario])
-    for scenario, title in RATES.items():
-        lines += section(f"64-byte frames {title} (`{scenario}`)", None, "thousand/s", thousands, ("lost", "lost", count),
-                         [row for row in rows if row["scenario"] == scenario])
-    trips = f"{settings['round_trips']} round trips of 8 KiB each way over one connection; less is better."
-    one_way = "One frame of 64 bytes at a time, one way; less is better."
-    for scenario, title in (ROUND_TRIPS | ONE_WAY).items():
-        text = trips if scenario in ROUND_TRIPS else one_way
-        lines += section(f"Latency, {title} (`{scenario}`)", text, "median µs", microseconds,
-                         ("p99 µs", "p99_us", microseconds), [row for row in rows if row["scenario"] == scenario])
-    body = [
-        f"| {row['contestant']} | {row['peak_rss_kib'] / 1024:.1f} MiB | {row['idle_cpu_percent']:.1f} % |"
-        for row in rows if row["scenario"] == "resources"
-    ]
-    if body:
-        lines += ["", "## Resources (`resources`)"]
-    lines += table("| | peak memory (RSS) | CPU while idle |", body)
+    for scenario, (title, columns, text) in SECTIONS.items():
+        measured = [row for row in rows if row["scenario"] == scenario]
+        if measured:
+            lines += ["", f"## {title} (`{scenario}`)"]
+            lines += ["", text.format(**settings)] if text else []
+            lines += table(columns, measured)
     return "\n".join(lines) + "\n"
 
 

@@ -52,8 +52,9 @@ def latency(directory: Path) -> dict:
     return said or {"median_us": None, "p99_us": None}
 
 
-def resources(directory: Path, child: subprocess.Popen, seconds: int) -> dict:
+def resources(directory: Path, children: list[subprocess.Popen], seconds: int) -> dict:
     """Memory at its highest under load, and the processor's time taken while no traffic passes."""
+    [child] = children
     for direction in ("in", "out"):
         throughput(directory, direction, seconds)
     proc = Path("/proc", str(child.pid))
@@ -77,11 +78,12 @@ def udp_traffic(mode: str, seconds: int) -> dict:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is measured of a contestant between `bridges`, by `measure(directory, its first process, seconds)`."""
+    """What is measured of contestants that run `bridges`, by `measure(directory, the processes, seconds)`."""
 
     bridges: list
     offloads: str
-    measure: Callable[[Path, subprocess.Popen, int], dict]
+    measure: Callable[[Path, list[subprocess.Popen], int], dict]
+    once_of: str | None = None  # of this contestant alone, in one round
 
 
 def _throughput(bridges: list, offloads: str, direction: str) -> Scenario:
@@ -89,7 +91,7 @@ def _throughput(bridges: list, offloads: str, direction: str) -> Scenario:
 
 
 def _udp(mode: str) -> Scenario:
-    return Scenario(TUNNELS, "tso", lambda _directory, _child, seconds: udp_traffic(mode, seconds))
+    return Scenario(TUNNELS, "tso", lambda _directory, _children, seconds: udp_traffic(mode, seconds))
 
 
 SCENARIOS = {
@@ -105,5 +107,5 @@ SCENARIOS |= {
     "udp-rate": _udp("rate"),
     "udp-runs": _udp("runs"),
     "udp-latency": _udp("latency"),
-    "resources": Scenario(DIRECT, "tso", resources),
+    "resources": Scenario(DIRECT, "tso", resources, once_of="rubridge"),
 }
