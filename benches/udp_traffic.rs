@@ -11,11 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use rubridge::sys::socket::enlarge_buffers;
 use rubridge::sys::udp::{receive, receive_together, send_together};
 
 const FRAME: usize = 64;
-/// Frames on their way at most: a socket whose buffer nobody has enlarged holds some 250.
-const WINDOW: u64 = 192;
+/// Frames on their way at most.
+const WINDOW: u64 = 512;
+/// Room for the window, which the default of 208 KiB is not: it has some 250 frames.
+const BUFFER_BYTES: u32 = 4 << 20;
 const RUN: usize = 32;
 /// What has not arrived by then is lost.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -42,6 +45,7 @@ fn open(ports: &str) -> anyhow::Result<UdpSocket> {
     let (own, bridge): (u16, u16) = parsed.with_context(|| format!("{ports} is not <own port>:<bridge's port>"))?;
     let socket = UdpSocket::bind(("127.0.0.1", own))?;
     socket.connect(("127.0.0.1", bridge))?;
+    enlarge_buffers(&socket, BUFFER_BYTES)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     Ok(socket)
 }
