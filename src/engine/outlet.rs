@@ -12,7 +12,7 @@ use super::plan::{Plan, Planned, Unplannable, plan};
 use super::run::Run;
 use super::stages::{Staged, Stages};
 use super::worker::Turn;
-use crate::nio::{Egress, Frame};
+use crate::nio::{Egress, Frame, Packet};
 use crate::wire::offload::{Features, Offload, SuperFrameKind};
 use crate::wire::segment::Cutter;
 
@@ -186,8 +186,9 @@ impl Outlet {
     /// Sends everything that there is to send; returns how the turn ends where that could not be done.
     pub(super) fn finish(&mut self, frame: &mut Frame) -> Option<Turn> {
         let alone = self.in_flight.as_ref().is_some_and(|flight| flight.cutter.is_none());
-        if alone && self.takes_runs() && self.run.as_ref().is_some_and(Run::is_empty) {
-            return self.send_in_flight(frame).or_else(|| self.send_staged());
+        let first = self.run.as_ref().is_some_and(Run::is_empty) && self.staged.ready.is_empty();
+        if alone && first && self.takes_runs() {
+            return self.send_in_flight(frame);
         }
         self.send(frame).or_else(|| self.flush(frame))
     }
@@ -195,8 +196,7 @@ impl Outlet {
     /// Sends what is in flight and what is due, so that the buffer is free; returns how the turn ends where that could not
     /// be done. Frames of which the egress takes several wait for others, until [`Outlet::finish`].
     pub(super) fn send(&mut self, frame: &mut Frame) -> Option<Turn> {
-        let together = self.takes_runs();
-        if self.run.as_ref().is_some_and(|run| !run.is_empty() && (run.is_borrowed() || !together)) {
+        if self.has_taken_run() {
             if let Some(end) = self.flush(frame) {
                 return Some(end);
             }
@@ -204,27 +204,30 @@ impl Outlet {
         if !self.stages.is_empty() {
             return self.stage(frame);
         }
-        let end = if together { self.gather(frame) } else { self.send_in_flight(frame) };
-        end.or_else(|| self.send_staged())
+        // What came through stages that are gone was there before.
+        if let Some(end) = self.send_staged(frame) {
+            return Some(end);
+        }
+        if self.takes_runs() { self.gather(frame) } else { self.send_in_flight(frame) }
     }
 
     /// Moves what is in flight through the stages, frame by frame, and sends what comes out.
     fn stage(&mut self, frame: &mut Frame) -> Option<Turn> {
         // What was planned before there were stages goes as it was planned.
         if self.in_flight.as_ref().is_some_and(|flight| flight.offload != Offload::default()) {
-            if let Some(end) = self.send_in_flight(frame) {
+            if let Some(end) = self.flush(frame).or_else(|| self.send_in_flight(frame)) {
                 return Some(end);
             }
         }
         for _ in 0..PIECES_PER_TURN {
-            if let Some(end) = self.send_staged() {
+            if let Some(end) = self.send_staged(frame) {
                 return Some(end);
             }
             let InFlight { range, cutter, .. } = self.in_flight.take()?;
             self.staged.receive(&frame.bytes()[range], &self.stages, &self.counters);
             self.in_flight = cutter.and_then(|cutter| next_segment(frame, cutter));
         }
-        Some(Turn::Unfinished)
+        Some(self.flush(frame).unwrap_or(Turn::Unfinished))
     }
 
     /// Adds what is in flight to the run, or sends it behind the run where it must go alone.
@@ -235,19 +238,11 @@ impl Outlet {
         }
         let mut pieces = 0;
         while let Some(flight) = self.in_flight.take() {
-            let len = flight.range.len();
-            if self.run.as_ref().is_some_and(|run| !run.takes(len)) {
-                if let Some(end) = self.flush(frame) {
-                    self.in_flight = Some(flight);
-                    return Some(end);
-                }
+            if let Some(end) = self.make_room(flight.range.len(), frame) {
+                self.in_flight = Some(flight);
+                return Some(end);
             }
-            if let Some(run) = &mut self.run {
-                if run.is_empty() && !self.trust[RUNS].ask() {
-                    run.send_singly();
-                }
-                run.push(&frame.bytes()[flight.range]);
-            }
+            self.push(&frame.bytes()[flight.range]);
             self.in_flight = flight.cutter.and_then(|cutter| next_segment(frame, cutter));
             pieces += 1;
             if pieces == PIECES_PER_TURN {
@@ -255,6 +250,20 @@ impl Outlet {
             }
         }
         None
+    }
+
+    /// Sends the run where it does not take a frame of `len` bytes.
+    fn make_room(&mut self, len: usize, frame: &mut Frame) -> Option<Turn> {
+        if self.run.as_ref().is_some_and(|run| !run.takes(len)) { self.flush(frame) } else { None }
+    }
+
+    /// Adds a frame to the run, in which there is room.
+    fn push(&mut self, bytes: &[u8]) {
+        let Some(run) = &mut self.run else { return };
+        if run.is_empty() && !self.trust[RUNS].ask() {
+            run.send_singly();
+        }
+        run.push(bytes);
     }
 
     /// Sends the run.
@@ -338,36 +347,51 @@ impl Outlet {
         None
     }
 
-    fn send_staged(&mut self) -> Option<Turn> {
-        let mut sent = 0;
+    /// Sends what has passed the stages, or adds it to the run.
+    fn send_staged(&mut self, frame: &mut Frame) -> Option<Turn> {
         self.staged.release(PIECES_PER_TURN, &self.stages, &self.counters);
+        let mut sent = 0;
         while let Some(mut packet) = self.staged.ready.pop_front() {
-            match self.egress.send(packet.outgoing()) {
-                Ok(()) => {
-                    self.counters.sent(WireSize::one(packet.frame()));
-                    self.counters.writes.add(1);
+            let end = if self.run.is_some() {
+                let end = self.make_room(packet.frame().len(), frame);
+                if end.is_none() {
+                    self.push(packet.frame());
                 }
-                Err(error) => match SendFault::of(&error) {
-                    fault @ (SendFault::Later | SendFault::Again) => {
-                        self.staged.ready.push_front(packet);
-                        if fault == SendFault::Later {
-                            return Some(Turn::Blocked);
-                        }
-                        continue;
-                    }
-                    SendFault::Refused(reason) | SendFault::Lost(reason) => {
-                        self.counters.drop_frames(reason, 1);
-                        complain(&mut self.log, (&self.name, self.mtu), &error, reason, packet.frame().len() as u64);
-                    }
-                },
+                end
+            } else {
+                self.send_packet(&mut packet)
+            };
+            if end.is_some() {
+                self.staged.ready.push_front(packet);
+                return end;
             }
             self.staged.recycle(packet);
             sent += 1;
             if sent == PIECES_PER_TURN {
-                return Some(Turn::Unfinished);
+                return Some(self.flush(frame).unwrap_or(Turn::Unfinished));
             }
         }
         None
+    }
+
+    /// Sends one frame, unless the egress takes no more.
+    fn send_packet(&mut self, packet: &mut Packet) -> Option<Turn> {
+        loop {
+            let Err(error) = self.egress.send(packet.outgoing()) else {
+                self.counters.sent(WireSize::one(packet.frame()));
+                self.counters.writes.add(1);
+                return None;
+            };
+            match SendFault::of(&error) {
+                SendFault::Later => return Some(Turn::Blocked),
+                SendFault::Again => {}
+                SendFault::Refused(reason) | SendFault::Lost(reason) => {
+                    self.counters.drop_frames(reason, 1);
+                    complain(&mut self.log, (&self.name, self.mtu), &error, reason, packet.frame().len() as u64);
+                    return None;
+                }
+            }
+        }
     }
 
     /// Does in software what the egress refused to do, for this very frame.
@@ -515,5 +539,18 @@ mod tests {
         let sent = sent.lock().unwrap();
         let kinds = sent.iter().map(|(len, offload)| (*len, offload.super_frame.is_some()));
         assert_eq!(kinds.collect::<Vec<_>>(), [(120, false), (57, true), (57, true)]);
+    }
+
+    #[test]
+    fn frames_that_passed_stages_leave_in_runs_as_well() {
+        let egress = Everything::default();
+        let sent = Arc::clone(&egress.0);
+        let filters = vec![Sided::parse("f", "packet_loss", &["0"]).unwrap().filter_for(Side::Source).unwrap()];
+        let stages = Stages { filters, ..Stages::default() };
+        let mut outlet = Outlet::new("test".to_owned(), Box::new(egress), Arc::default(), Arc::new(stages));
+        let mut frame = super_frame(3);
+        outlet.take(&mut frame);
+        assert_eq!(outlet.finish(&mut frame), None);
+        assert_eq!(*sent.lock().unwrap(), [(3 * 55, Offload::default())]);
     }
 }
