@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::{Filter, Random, Verdict, percent};
+use super::{Chance, Filter, Verdict};
 
 /// What is XORed over the middle of a frame. None of them is zero, so every byte under it changes.
 const PATTERN: [u8; 8] = [0x64, 0x13, 0x88, 0x40, 0x1f, 0xa0, 0xaa, 0x55];
@@ -13,8 +13,7 @@ const PATTERN: [u8; 8] = [0x64, 0x13, 0x88, 0x40, 0x1f, 0xa0, 0xaa, 0x55];
 /// damage is for the receiver's checksums to find. Frames below 4 bytes stay as they are.
 #[derive(Debug)]
 pub struct Corrupt {
-    percent: u32,
-    random: Random,
+    chance: Chance,
     /// Where in the pattern the next frame starts.
     position: AtomicUsize,
 }
@@ -22,15 +21,15 @@ pub struct Corrupt {
 impl Corrupt {
     pub(super) const USAGE: &str = "'corrupt' takes a whole number of percent, 0 to 100";
 
-    /// More than 100 percent are no more than 100.
+    /// It happens so often.
     #[must_use]
-    pub fn new(percent: u32, random: Random) -> Self {
-        Self { percent, random, position: AtomicUsize::new(0) }
+    pub fn new(chance: Chance) -> Self {
+        Self { chance, position: AtomicUsize::new(0) }
     }
 
     pub(super) fn parse(arguments: &[&str]) -> Option<Self> {
         let [chance] = arguments else { return None };
-        Some(Self::new(percent(chance)?, Random::default()))
+        Chance::parse(chance).map(Self::new)
     }
 
     fn damage(&self, frame: &mut [u8]) {
@@ -46,7 +45,7 @@ impl Corrupt {
 
 impl Filter for Corrupt {
     fn judge(&self, frame: &mut [u8]) -> Verdict {
-        if self.random.happens(self.percent) {
+        if self.chance.comes_up() {
             self.damage(frame);
         }
         Verdict::Pass
@@ -57,6 +56,7 @@ impl Filter for Corrupt {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::Random;
     use super::*;
 
     fn damaged(filter: &Corrupt, len: usize) -> Vec<u8> {
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_pattern_lies_over_the_middle_and_goes_on_in_the_next_frame() {
-        let filter = Corrupt::new(100, Random::default());
+        let filter = Corrupt::new(Chance::new(100, Random::default()));
         assert_eq!(damaged(&filter, 12), [0, 0, 0, 0, 0, 0, 0x64, 0x13, 0x88, 0, 0, 0]);
         assert_eq!(damaged(&filter, 4), [0, 0, 0, 0x40]);
         assert_eq!(damaged(&filter, 3), [0, 0, 0]);
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn as_many_are_damaged_as_were_asked_for() {
         for (percent, least, most) in [(0, 0, 0), (100, 10_000, 10_000), (20, 1760, 2240)] {
-            let filter = Corrupt::new(percent, Random::seeded(3));
+            let filter = Corrupt::new(Chance::new(percent, Random::seeded(3)));
             let count = (0..10_000).filter(|_| damaged(&filter, 60) != [0; 60]).count();
             assert!((least..=most).contains(&count), "{percent} %: {count}");
         }
@@ -94,7 +94,7 @@ mod tests {
         #[test]
         fn a_quarter_changes_and_never_the_header(frame in proptest::collection::vec(any::<u8>(), 0..3000)) {
             let mut after = frame.clone();
-            Corrupt::new(100, Random::default()).judge(&mut after);
+            Corrupt::new(Chance::new(100, Random::default())).judge(&mut after);
             prop_assert_eq!(after.len(), frame.len());
             let changed: Vec<usize> = (0..frame.len()).filter(|&at| frame[at] != after[at]).collect();
             prop_assert_eq!(changed.len(), frame.len() / 4);

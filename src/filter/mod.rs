@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bpf;
+mod chance;
 mod corrupt;
 mod delay;
 mod duplicate;
@@ -19,9 +20,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::number::whole;
-
 pub use bpf::Bpf;
+pub use chance::Chance;
 pub use corrupt::Corrupt;
 pub use delay::Delay;
 pub use duplicate::Duplicate;
@@ -166,10 +166,6 @@ fn parse(kind: &str, arguments: &[&str]) -> Result<[Arc<dyn Filter>; 2], FilterE
         _ => return Err(FilterError::UnknownType(kind.to_owned())),
     };
     Ok([Arc::clone(&shared), shared])
-}
-
-fn percent(text: &str) -> Option<u32> {
-    whole(text).filter(|&percent| percent <= 100)
 }
 
 #[cfg(test)]
