@@ -246,6 +246,12 @@ fn super_frames_are_cut_before_they_are_filtered_and_whole_again_after_that() {
     }
     client.tell("bridge reset_packet_filters b");
     assert_eq!(sizes(&through(3)), [built.bytes.len()], "whole again");
+    client.tell("bridge add_packet_filter b f duplicate 100 dir=destination");
+    assert_eq!(sizes(&through(6)), [built.bytes.len()], "the other direction has no filter");
+    client.tell("bridge add_packet_filter b g duplicate 100 dir=source");
+    // The mark comes twice as well.
+    assert_eq!(sizes(&through(7)), [1054; 42], "each piece twice");
+    client.tell("bridge reset_packet_filters b");
     client.tell("bridge start_capture b c.pcap");
     assert_eq!(sizes(&through(4)), [1054; 21]);
     client.tell("bridge stop_capture b");

@@ -199,3 +199,22 @@ fn each_frame_is_told_where_that_is_asked_for() {
         }
     });
 }
+
+#[test]
+fn a_filter_may_be_for_one_direction_of_a_port() {
+    with_bridge("", |lab| {
+        let instance = Instance::new(INSTANCE);
+        let tunnel = lab.connect("1 3", 21_000);
+        for (direction, from_the_instance) in [("destination", true), ("source", false)] {
+            lab.client.tell(&format!("iol_bridge add_packet_filter b 1 3 f duplicate 100 dir={direction}"));
+            let (from_instance, from_tunnel) = if from_the_instance { (1, 2) } else { (2, 1) };
+            for number in 0..3 {
+                instance.send(0x31, &[number; 60]);
+                tunnel.send(&[100 + number; 60]);
+                (0..from_instance).for_each(|_| assert_eq!(tunnel.next(), [number; 60]));
+                (0..from_tunnel).for_each(|_| assert_eq!(instance.receive(), (0x31, vec![100 + number; 60])));
+            }
+            lab.client.tell("iol_bridge reset_packet_filters b 1 3");
+        }
+    });
+}
