@@ -13,7 +13,7 @@ use rubridge::nio::{Egress, Ends, Frame, Identity, Ingress, Nio, Outgoing, Recei
 use rubridge::wire::offload::Features;
 
 use crate::lab::frames::Recipe;
-use crate::lab::wait_until;
+use crate::lab::{uninterrupted, wait_until};
 
 /// An end of a socket pair as a NIO: one datagram is one frame behind its virtio header.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ fn numbered(number: u32) -> Vec<u8> {
 
 pub(crate) fn receive(socket: &UnixDatagram) -> Vec<u8> {
     let mut buffer = vec![0; 70_000];
-    let len = socket.recv(&mut buffer).expect("a frame in time");
+    let len = uninterrupted(|| socket.recv(&mut buffer)).expect("a frame in time");
     buffer.truncate(len);
     buffer
 }

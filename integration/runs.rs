@@ -14,7 +14,7 @@ use rubridge::sys::udp::send_together;
 use rubridge::wire::offload::Features;
 
 use crate::lab::frames::{Random, Recipe};
-use crate::lab::{PATIENCE, wait_until};
+use crate::lab::{PATIENCE, uninterrupted, wait_until};
 
 /// A UDP NIO and the socket at its far end, which is a plain one.
 fn tunnel() -> (Nio, UdpSocket) {
@@ -85,7 +85,7 @@ fn together() -> (Nio, UnixDatagram, Arc<Faults>) {
 
 fn receive(socket: &UdpSocket) -> Vec<u8> {
     let mut buffer = vec![0; 70_000];
-    let len = socket.recv(&mut buffer).expect("a frame in time");
+    let len = uninterrupted(|| socket.recv(&mut buffer)).expect("a frame in time");
     buffer.truncate(len);
     buffer
 }
@@ -217,14 +217,14 @@ fn a_run_that_is_refused_leaves_frame_by_frame() {
             sender.send(frame).expect("sent");
         }
         for frame in &frames {
-            let len = receiver.recv(&mut buffer).expect("a frame in time");
+            let len = uninterrupted(|| receiver.recv(&mut buffer)).expect("a frame in time");
             assert!(buffer[..len] == *frame, "refusal {refusal}");
         }
         let size = 100;
         let run = frames.concat()[..2950].to_vec();
         send_together(sender.as_fd(), &run, size).expect("sent");
         for frame in run.chunks(usize::from(size)) {
-            let len = receiver.recv(&mut buffer).expect("a frame in time");
+            let len = uninterrupted(|| receiver.recv(&mut buffer)).expect("a frame in time");
             assert!(buffer[..len] == *frame, "refusal {refusal}");
         }
         if refusal == 0 {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::signal::Signal;
 
 use crate::lab::frames::Random;
-use crate::lab::{Client, Hypervisor, Namespace, PATIENCE, RIGHT, Tunnel, WireTap, wait_until};
+use crate::lab::{Client, Hypervisor, Namespace, PATIENCE, RIGHT, Tunnel, WireTap, uninterrupted, wait_until};
 
 /// A bridge between a UNIX socket at `near`, whose peer is `far`, and a UDP tunnel.
 struct Lab<'a> {
@@ -47,7 +47,7 @@ impl<'a> Lab<'a> {
 
 fn next(socket: &UnixDatagram) -> Vec<u8> {
     let mut buffer = vec![0; 1 << 17];
-    let len = socket.recv(&mut buffer).expect("a frame in time");
+    let len = uninterrupted(|| socket.recv(&mut buffer)).expect("a frame in time");
     buffer.truncate(len);
     buffer
 }

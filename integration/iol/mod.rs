@@ -9,7 +9,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::lab::{Client, Hypervisor, Namespace, PATIENCE, Tunnel, with_own_tmp};
+use crate::lab::{Client, Hypervisor, Namespace, PATIENCE, Tunnel, uninterrupted, with_own_tmp};
 
 /// The ids of the instance and of the bridge; every test has a `/tmp` of its own.
 const INSTANCE: u16 = 401;
@@ -49,7 +49,7 @@ impl Instance {
     /// The next datagram as it is.
     fn receive_raw(&self) -> Vec<u8> {
         let mut buffer = vec![0; 1 << 16];
-        let len = self.socket.recv(&mut buffer).expect("a frame comes");
+        let len = uninterrupted(|| self.socket.recv(&mut buffer)).expect("a frame comes");
         buffer.truncate(len);
         buffer
     }

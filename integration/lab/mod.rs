@@ -40,6 +40,17 @@ impl Drop for EndsThreads<'_> {
     }
 }
 
+/// Does once more what was interrupted: a call with a timeout is not taken up again by the kernel when the process has been
+/// stopped for a while (signal(7)).
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
 /// Waits until `condition` holds.
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = std::time::Instant::now();

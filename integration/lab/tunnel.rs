@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rubridge::sys::socket::enlarge_buffers;
 
-use super::{Client, Hypervisor, Namespace, PATIENCE, WireTap, wait_until};
+use super::{Client, Hypervisor, Namespace, PATIENCE, WireTap, uninterrupted, wait_until};
 
 /// Room for some thousand frames, so that a test that is slow to read loses none.
 const BUFFER_BYTES: u32 = 32 << 20;
@@ -61,7 +61,7 @@ impl Tunnel {
     /// The next frame, which must come.
     pub(crate) fn next(&self) -> Vec<u8> {
         let mut buffer = vec![0; 1 << 16];
-        let len = self.socket.recv(&mut buffer).expect("a frame in time");
+        let len = uninterrupted(|| self.socket.recv(&mut buffer)).expect("a frame in time");
         buffer.truncate(len);
         buffer
     }
@@ -70,7 +70,7 @@ impl Tunnel {
     pub(crate) fn receive_within(&self, patience: Duration) -> Option<Vec<u8>> {
         self.socket.set_read_timeout(Some(patience)).expect("a timeout");
         let mut buffer = vec![0; 1 << 16];
-        let received = self.socket.recv(&mut buffer);
+        let received = uninterrupted(|| self.socket.recv(&mut buffer));
         self.socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         Some(buffer[..received.ok()?].to_vec())
     }

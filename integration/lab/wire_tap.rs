@@ -8,7 +8,7 @@ use rubridge::sys::VIRTIO_HEADER_LEN;
 use rubridge::sys::packet::PacketSocket;
 use rubridge::sys::socket::enlarge_buffers;
 
-use super::{Namespace, PATIENCE};
+use super::{Namespace, PATIENCE, uninterrupted};
 
 /// An AF_PACKET socket on one interface.
 pub(crate) struct WireTap {
@@ -65,7 +65,7 @@ impl WireTap {
     pub(crate) fn next(&mut self, patience: Duration) -> Option<Heard> {
         let mut ready = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
         let patience = PollTimeout::try_from(patience).expect("a short time");
-        if poll(&mut ready, patience).expect("poll") == 0 {
+        if uninterrupted(|| Ok(poll(&mut ready, patience)?)).expect("poll") == 0 {
             return None;
         }
         let received = self.socket.receive(&mut self.buffer).expect("a frame");
