@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::LinkType;
-use super::format::{SNAPLEN, number_at};
+use super::field::{SNAPLEN, number_at};
 
 /// By which a reader knows the format, the byte order, and that stamps are in microseconds. There is another one for
 /// nanoseconds, but not every reader knows that.

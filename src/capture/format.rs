@@ -3,12 +3,11 @@
 use std::path::Path;
 use std::time::SystemTime;
 
+use super::field::SNAPLEN;
 use super::{Interface, LinkType, classic, pcapng};
 
 /// What a file's name ends in that is to be a pcapng file, in capitals or not.
 const PCAPNG_SUFFIX: &[u8] = b".pcapng";
-/// The longest part of a frame that is kept, in bytes.
-pub(super) const SNAPLEN: u16 = u16::MAX;
 
 /// The format of a file, and the kind of its frames.
 #[derive(Debug, Clone, Copy)]
@@ -87,11 +86,6 @@ impl Format {
 
 fn kept(frame: &[u8]) -> &[u8] {
     &frame[..frame.len().min(SNAPLEN.into())]
-}
-
-/// The number at `position`, where it is there.
-pub(super) fn number_at(bytes: &[u8], position: usize) -> Option<u32> {
-    bytes.get(position..)?.first_chunk().map(|field| u32::from_ne_bytes(*field))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod classic;
+mod field;
 mod format;
 mod link_type;
 mod pcapng;

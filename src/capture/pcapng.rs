@@ -3,7 +3,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::format::{SNAPLEN, number_at};
+use super::field::{SNAPLEN, number_at};
 use super::{Interface, LinkType};
 
 /// The types of blocks.
