@@ -116,6 +116,7 @@ impl Staged {
                 self.held -= packet.memory();
                 self.give_up(packet, counters);
             }
+            line.filter.dropped_all();
         }
     }
 

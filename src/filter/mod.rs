@@ -51,6 +51,9 @@ pub trait Filter: Send + Sync + Debug {
     /// Judges one frame, from its link-layer header on, of any length. It may change bytes, but no filter
     /// changes a frame's length.
     fn judge(&self, frame: &mut [u8]) -> Verdict;
+
+    /// The frames that it had held back were dropped, as when a bridge stops.
+    fn dropped_all(&self) {}
 }
 
 /// A filter that frames pass in one direction.

@@ -65,6 +65,11 @@ impl Filter for Rate {
     fn judge(&self, frame: &mut [u8]) -> Verdict {
         self.enqueue(frame.len(), Instant::now()).map_or(Verdict::Drop, Verdict::Hold)
     }
+
+    /// What was never sent keeps no line busy.
+    fn dropped_all(&self) {
+        *self.free_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
 }
 
 #[cfg(test)]
@@ -94,6 +99,15 @@ mod tests {
         let idle = now + Duration::from_secs(5);
         assert_eq!(rate.enqueue(1500, idle), Some(Duration::from_millis(1500)));
         assert_eq!(rate.enqueue(10, idle), None);
+    }
+
+    #[test]
+    fn a_line_is_idle_when_all_that_waited_was_dropped() {
+        let rate = Rate::new(8, 10_000);
+        let taken = (0..20).filter(|_| rate.judge(&mut [0; 1000]) != Verdict::Drop).count();
+        assert_eq!(taken, 10);
+        rate.dropped_all();
+        assert_eq!(rate.judge(&mut [0; 100]), Verdict::Hold(Duration::from_millis(100)));
     }
 
     #[test]
