@@ -205,7 +205,7 @@ impl Outlet {
             return self.stage(frame);
         }
         // What came through stages that are gone was there before.
-        if let Some(end) = self.send_staged(frame) {
+        if let Some(end) = self.send_staged(frame, &mut 0) {
             return Some(end);
         }
         if self.takes_runs() { self.gather(frame) } else { self.send_in_flight(frame) }
@@ -219,8 +219,10 @@ impl Outlet {
                 return Some(end);
             }
         }
+        // Filters may make several frames of a piece.
+        let mut sent = 0;
         for _ in 0..PIECES_PER_TURN {
-            if let Some(end) = self.send_staged(frame) {
+            if let Some(end) = self.send_staged(frame, &mut sent) {
                 return Some(end);
             }
             let InFlight { range, cutter, .. } = self.in_flight.take()?;
@@ -347,10 +349,9 @@ impl Outlet {
         None
     }
 
-    /// Sends what has passed the stages, or adds it to the run.
-    fn send_staged(&mut self, frame: &mut Frame) -> Option<Turn> {
+    /// Sends what has passed the stages, or adds it to the run; the turn ends where so many have been `sent` in it.
+    fn send_staged(&mut self, frame: &mut Frame, sent: &mut usize) -> Option<Turn> {
         self.staged.release(PIECES_PER_TURN, &self.stages, &self.counters);
-        let mut sent = 0;
         while let Some(mut packet) = self.staged.ready.pop_front() {
             let end = if self.run.is_some() {
                 let end = self.make_room(packet.frame().len(), frame);
@@ -366,8 +367,8 @@ impl Outlet {
                 return end;
             }
             self.staged.recycle(packet);
-            sent += 1;
-            if sent == PIECES_PER_TURN {
+            *sent += 1;
+            if *sent == PIECES_PER_TURN {
                 return Some(self.flush(frame).unwrap_or(Turn::Unfinished));
             }
         }

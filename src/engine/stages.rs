@@ -60,6 +60,8 @@ pub(super) struct Staged {
     /// Memory of the frames in the lines.
     held: usize,
     spares: Vec<Vec<u8>>,
+    /// Room for the copies of one frame, and the filters that each passes next.
+    copies: Vec<(Packet, usize)>,
     log: LogGate,
 }
 
@@ -85,14 +87,16 @@ impl Staged {
         self.lines.iter().filter_map(Line::due).min()
     }
 
-    /// Passes on what is due, as long as fewer than `limit` frames wait to be sent.
+    /// Passes on what is due, up to `limit` frames, as long as fewer than that wait to be sent.
     pub(super) fn release(&mut self, limit: usize, stages: &Stages, counters: &Counters) {
         if self.held == 0 {
             return;
         }
         let now = Instant::now();
-        while let Some(line) = self.lines.iter_mut().filter(|line| line.due().is_some()).min_by_key(|line| line.due()) {
-            if self.ready.len() >= limit || line.due().is_none_or(|due| due > now) {
+        for _ in 0..limit {
+            let waiting = self.lines.iter_mut().filter(|line| line.due().is_some_and(|due| due <= now));
+            let Some(line) = waiting.min_by_key(|line| line.due()) else { return };
+            if self.ready.len() >= limit {
                 return;
             }
             let position = position(stages, &line.filter);
@@ -143,12 +147,14 @@ impl Staged {
     /// Passes a frame from the filter at `first` on, then the copies that filters make of it; `since` is when it left the
     /// one before, if that held it back.
     fn pass(&mut self, packet: Packet, first: usize, since: Option<Instant>, stages: &Stages, counters: &Counters) {
-        let mut copies = Vec::new();
+        // Copies have none themselves.
+        let mut copies = std::mem::take(&mut self.copies);
         self.pass_one(packet, first, since, stages, counters, &mut copies);
-        for (copy, next) in copies {
+        for (copy, next) in copies.drain(..) {
             counters.duplicated.add(1);
             self.pass(copy, next, since, stages, counters);
         }
+        self.copies = copies;
     }
 
     fn pass_one(

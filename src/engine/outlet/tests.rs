@@ -18,8 +18,10 @@ fn super_frame(segments: usize) -> Frame {
 
 #[test]
 fn a_turn_ends_however_many_pieces_a_super_frame_has() {
-    let filters = vec![Sided::parse("f", "packet_loss", &["0"]).unwrap().filter_for(Side::Source).unwrap()];
-    for stages in [Stages::default(), Stages { filters, ..Stages::default() }] {
+    let filter = |kind, percent| Sided::parse("f", kind, &[percent]).unwrap().filter_for(Side::Source).unwrap();
+    let many = (0..100).map(|_| filter("duplicate", "100")).collect();
+    for (filters, copies) in [(vec![], 1), (vec![filter("packet_loss", "0")], 1), (many, 101)] {
+        let stages = Stages { filters, ..Stages::default() };
         let mut outlet = Outlet::new("test".to_owned(), Box::new(Nowhere), Arc::default(), Arc::new(stages));
         let mut frame = super_frame(3 * PIECES_PER_TURN);
         outlet.take(&mut frame);
@@ -31,7 +33,7 @@ fn a_turn_ends_however_many_pieces_a_super_frame_has() {
             assert!(now - sent <= PIECES_PER_TURN as u64, "{} in one turn", now - sent);
             sent = now;
         }
-        assert_eq!(outlet.counters.frames_out.get(), 3 * PIECES_PER_TURN as u64);
+        assert_eq!(outlet.counters.frames_out.get(), copies * 3 * PIECES_PER_TURN as u64);
         assert!(turns >= 2);
     }
 }
