@@ -15,6 +15,7 @@ mod docker_brctl;
 mod engine;
 mod filters;
 mod gns3;
+mod impairments;
 mod inference;
 mod iol;
 mod lab;
