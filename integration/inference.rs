@@ -4,7 +4,7 @@ use rubridge::sys::tun::TapFile;
 
 use crate::lab::check::check_segments;
 use crate::lab::frames::{Random, Recipe};
-use crate::lab::{Folder, Hypervisor, LEFT, Namespace, Tunnel, WireTap, stay_on_one_cpu, wait_until};
+use crate::lab::{Folder, Hypervisor, LEFT, Namespace, Rubridge, Tunnel, WireTap, stay_on_one_cpu, wait_until};
 use crate::transfer::{BYTES, Made, Path};
 
 /// Whole transfers through libpcap, which tells nothing of super-frames.
@@ -138,4 +138,30 @@ fn an_interface_with_frames_that_the_kernel_cannot_describe_does_without_its_des
         len > 0
     });
     assert!(buffer[10..len] == WireTap::mark(2));
+}
+
+/// A TAP takes a single frame of any size, and hardware frames with tags on top of its MTU.
+#[test]
+fn what_an_interface_received_is_not_too_long_for_it() {
+    stay_on_one_cpu();
+    let [outside, bridge] = [(); 2].map(|()| Namespace::quiet());
+    outside.veth("wan0", &bridge, "nic0");
+    outside.ip("link set wan0 mtu 9000");
+    bridge.ip("tuntap add dev tap0 mode tap");
+    bridge.ip("link set tap0 mtu 1400");
+    let _program = Rubridge::start(&bridge, "ethernet:nic0 tap:tap0");
+    bridge.ip("link set tap0 up");
+    let wire = WireTap::new(&outside, "wan0");
+    let mut guest = WireTap::new(&bridge, "tap0");
+    let mut number = 0;
+    for tags in [vec![], vec![(0x88a8, 7)], vec![(0x88a8, 7), (0x8100, 8)]] {
+        number += 1;
+        // A veth takes one tag on top of its MTU.
+        let payload = Random(6).bytes(1472 - 4 * tags.len().saturating_sub(1));
+        let built = Recipe { tags: tags.clone(), udp: true, payload, ..Recipe::default() }.finished();
+        wire.send_plain(&built.bytes);
+        wire.send_plain(&WireTap::mark(number));
+        let heard: Vec<_> = guest.until_mark(number).into_iter().map(|heard| heard.frame).collect();
+        assert!(heard == [built.bytes], "{tags:?}: {} frames", heard.len());
+    }
 }

@@ -12,6 +12,9 @@ use crate::wire::{ETHERNET_LEN, VLAN_TAG_LEN};
 /// The longest SYN: an Ethernet header with two tags, IPv6 and TCP with all their options that are in use.
 const LONGEST_SYN: usize = 160;
 
+/// What a wire takes on top of its MTU, with room for two tags. Hardware takes as much, tagged or not.
+const LONGEST_HEADER: usize = ETHERNET_LEN + 2 * VLAN_TAG_LEN;
+
 /// Infers metadata for the frames of one direction, and learns from them for the other.
 #[derive(Debug, Clone)]
 pub(super) struct Inference {
@@ -27,8 +30,8 @@ enum Inferred {
     None,
     /// Those too long for packets of so many bytes.
     TooLong(u32),
-    /// All, as those of a wire with packets of at most so many bytes.
-    All(u32),
+    /// All: those of a wire with packets of at most `own` bytes, on their way to one for `fitting`.
+    All { own: u32, fitting: u32 },
 }
 
 impl Inferred {
@@ -37,7 +40,7 @@ impl Inferred {
         match (told, mtu) {
             (Metadata::Told, _) | (Metadata::Needless, None) => Self::None,
             (Metadata::Needless, Some(mtu)) => Self::TooLong(mtu),
-            (Metadata::Missing { mtu: own }, mtu) => Self::All(mtu.map_or(own, |mtu| mtu.min(own))),
+            (Metadata::Missing { mtu: own }, mtu) => Self::All { own, fitting: mtu.map_or(own, |mtu| mtu.min(own)) },
         }
     }
 }
@@ -69,7 +72,7 @@ impl Inference {
         let told = frame.offload;
         let bytes = frame.bytes();
         let (mtu, long) = match self.inferred {
-            Inferred::All(mtu) => (mtu, is_longer(bytes, mtu)),
+            Inferred::All { own, fitting } => (fitting, bytes.len() > own as usize + LONGEST_HEADER),
             Inferred::TooLong(mtu) if is_longer(bytes, mtu) => (mtu, false),
             _ => {
                 self.learn(bytes);

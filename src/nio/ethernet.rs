@@ -19,7 +19,8 @@ pub(super) const KIND: Kind = Kind { name: "ethernet", arguments: "<interface>",
 /// The longest frame that libpcap hands over, in bytes.
 const SNAP_LEN: i32 = 65_535;
 
-/// libpcap's ring in bytes. A place in it has room for the longest frame, so these are some 500 frames.
+/// libpcap's ring in bytes. A place in it has room for the longest frame, so these are some 500 frames; and each place is a
+/// block of 128 KiB to the kernel, so it takes twice as much.
 const RING_BYTES: i32 = 32 << 20;
 
 /// The send buffer in bytes.

@@ -14,6 +14,9 @@ const WAYS: usize = 4;
 /// a frame into thousands.
 const SMALLEST_MSS: u16 = 48;
 
+/// Less payload than this is a rest, a keepalive or a window probe, and says nothing of a flow's segments.
+const SMALLEST_SEGMENT: u16 = 256;
+
 /// What holds where a SYN announces nothing (RFC 9293, 3.7.1).
 const DEFAULT_MSS_V4: u16 = 536;
 const DEFAULT_MSS_V6: u16 = 1220;
@@ -79,6 +82,9 @@ impl FlowTable {
             return;
         }
         let payload = u16::try_from(frame.len() - headers.payload_at).unwrap_or(u16::MAX);
+        if payload < SMALLEST_SEGMENT {
+            return;
+        }
         let key = self.key(frame, headers, false);
         let flow = self.flow(key);
         flow.seen = flow.seen.max(payload);
@@ -250,6 +256,11 @@ mod tests {
             flows.learn_segment(&frame, &headers);
             assert_eq!(flows.segment_size(&frame, &headers).seen, Some(seen));
         }
+        // A keepalive of one byte must not have a super-frame cut into 60,000.
+        let keepalive = segment(1001, 80, 0, 1);
+        let headers = Headers::parse(&keepalive).unwrap();
+        flows.learn_segment(&keepalive, &headers);
+        assert_eq!(flows.segment_size(&keepalive, &headers).seen, None);
         // A new connection between the same ports.
         learn(&mut flows, &syn(80, 1000, Some(800)));
         let frame = segment(1000, 80, 0, 1);

@@ -7,24 +7,26 @@ use super::offload::{Offload, PartialChecksum, SuperFrame, SuperFrameKind};
 use super::read_u16;
 use super::segment::{TCP_CWR, TCP_FLAGS, TCP_RST, TCP_SYN, TCP_URG, length_field, pseudo_header};
 
-/// Whether the IP packet ends where `frame` does: a merged frame, or one that is still to be finished, has no padding.
-fn is_unpadded(frame: &[u8], headers: &Headers) -> bool {
+/// Where the IP packet ends; behind it there may be padding.
+fn end_of_packet(frame: &[u8], headers: &Headers) -> Option<usize> {
     let (field, without) = match headers.ip {
         IpVersion::V4 => (headers.ip_at + 2, 0),
         IpVersion::V6 => (headers.ip_at + 4, 40),
     };
-    let length = read_u16(frame, field).map(|length| usize::from(length) + without);
-    length == Some(frame.len() - headers.ip_at)
+    let end = headers.ip_at + usize::from(read_u16(frame, field)?) + without;
+    (headers.payload_at..=frame.len()).contains(&end).then_some(end)
 }
 
 /// The unfinished checksum of `frame`: one that is no more than the pseudo-header's sum. (Where a finished one is the same
 /// by chance, finishing it again changes nothing.)
-fn unfinished_checksum(frame: &[u8], headers: &Headers) -> Option<PartialChecksum> {
-    if headers.transport == Transport::Sctp {
+///
+/// Zeros behind the `end` of the packet do not change a sum.
+fn unfinished_checksum(frame: &[u8], headers: &Headers, end: usize) -> Option<PartialChecksum> {
+    if headers.transport == Transport::Sctp || frame[end..].iter().any(|&byte| byte != 0) {
         return None;
     }
     let (start, offset) = (headers.transport_at, headers.transport.checksum_offset());
-    let begun = pseudo_header(frame, headers).number(length_field(frame.len() - start)).fold();
+    let begun = pseudo_header(frame, headers).number(length_field(end - start)).fold();
     let field = read_u16(frame, start + offset)?;
     let unfinished = PartialChecksum { start: u16::try_from(start).ok()?, offset: u16::try_from(offset).ok()? };
     // A datagram may go without.
@@ -65,11 +67,11 @@ fn super_frame(frame: &[u8], headers: &Headers, flows: &mut FlowTable, mtu: u32)
 pub fn infer(frame: &[u8], flows: &mut FlowTable, mtu: u32) -> Offload {
     let Ok(headers) = Headers::parse(frame) else { return Offload::default() };
     flows.learn_syn(frame, &headers);
-    if !is_unpadded(frame, &headers) {
-        return Offload::default();
-    }
-    let checksum = unfinished_checksum(frame, &headers);
-    Offload { checksum, super_frame: super_frame(frame, &headers, flows, mtu) }
+    let Some(end) = end_of_packet(frame, &headers) else { return Offload::default() };
+    let checksum = unfinished_checksum(frame, &headers, end);
+    // A merged frame has no padding.
+    let super_frame = if end == frame.len() { super_frame(frame, &headers, flows, mtu) } else { None };
+    Offload { checksum, super_frame }
 }
 
 #[cfg(test)]
@@ -163,6 +165,12 @@ mod tests {
             let unfinished = infer(&frame, &mut flows, 1500).checksum.expect("unfinished");
             segment::finish_checksum(&mut frame, unfinished).unwrap();
             assert_eq!(frame, finished);
+            // Padded on its way.
+            segment::begin_checksum(&mut frame, &Headers::parse(&finished).unwrap());
+            frame.extend([0; 5]);
+            let unfinished = infer(&frame, &mut flows, 1500).checksum.expect("unfinished");
+            segment::finish_checksum(&mut frame, unfinished).unwrap();
+            assert_eq!(frame[..finished.len()], finished);
         }
         let mut without = Vec::new();
         builder(false).udp(5, 6).write(&mut without, &[1; 9]).unwrap();
